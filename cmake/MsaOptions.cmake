@@ -1,0 +1,21 @@
+# Settings shared by every target: msa_settings carries the language level, the warnings and the sanitizers.
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug, Release, RelWithDebInfo" FORCE)
+endif()
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+
+add_library(msa_settings INTERFACE)
+target_compile_features(msa_settings INTERFACE cxx_std_20)
+target_compile_options(msa_settings INTERFACE -Wall -Wextra $<$<BOOL:${MSA_WERROR}>:-Werror>)
+# Contracted products would make a reference or a bitwise promise depend on the compiler's mood.
+target_compile_options(msa_settings INTERFACE -ffp-contract=off)
+target_include_directories(msa_settings INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+if(MSA_SANITIZE)
+  target_compile_options(msa_settings INTERFACE -fsanitize=${MSA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(msa_settings INTERFACE -fsanitize=${MSA_SANITIZE})
+endif()

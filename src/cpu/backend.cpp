@@ -1,0 +1,63 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#include "cpu/backend.h"
+
+#include "cpu/operators.h"
+
+namespace msa::cpu {
+namespace {
+
+/// The only condition of the CPU backend: memory it can reach.
+Reasons host_memory(std::initializer_list<Device> devices) {
+  for (const Device& d : devices) {
+    if (d.type == DeviceType::cuda) {
+      return {"the cpu backend serves tensors in host memory only (device cpu or cuda_host)"};
+    }
+  }
+  return {};
+}
+
+class CpuBackend final : public Backend {
+ public:
+  const char* name() const override { return "cpu"; }
+  Reasons unavailable() const override { return {}; }
+
+  Reasons supports(const AttendArgs& a) const override { return host_memory({a.q.device}); }
+  Reasons supports(const IndexArgs& a) const override { return host_memory({a.index_q.device}); }
+  Reasons supports(const IndexScoresArgs& a) const override {
+    return host_memory({a.index_q.device});
+  }
+  Reasons supports(const SelectArgs& a) const override { return host_memory({a.scores.device}); }
+  Reasons supports(const MergeArgs& a) const override { return host_memory({a.out_a.device}); }
+  Reasons supports(const WriteCacheArgs& a) const override { return host_memory({a.qkv.device}); }
+  Reasons supports(const InsertCacheArgs& a) const override {
+    return host_memory({a.k.device, a.index_k.device});
+  }
+  Reasons supports(const CopyPagesArgs& a) const override {
+    return host_memory({a.src.device, a.dst.device});
+  }
+
+  std::size_t workspace_size(const AttendArgs& a) const override { return cpu::workspace_size(a); }
+  std::size_t workspace_size(const IndexArgs& a) const override { return cpu::workspace_size(a); }
+  std::size_t workspace_size(const IndexScoresArgs& a) const override {
+    return cpu::workspace_size(a);
+  }
+  std::size_t workspace_size(const SelectArgs& a) const override { return cpu::workspace_size(a); }
+
+  void run(const AttendArgs& a) const override { attend(a); }
+  void run(const IndexArgs& a) const override { index_blocks(a); }
+  void run(const IndexScoresArgs& a) const override { index_scores(a); }
+  void run(const SelectArgs& a) const override { select_blocks(a); }
+  void run(const MergeArgs& a) const override { merge_states(a); }
+  void run(const WriteCacheArgs& a) const override { write_cache(a); }
+  void run(const InsertCacheArgs& a) const override { insert_cache(a); }
+  void run(const CopyPagesArgs& a) const override { copy_pages(a); }
+};
+
+}  // namespace
+
+const Backend& backend() {
+  static const CpuBackend instance;
+  return instance;
+}
+
+}  // namespace msa::cpu

@@ -1,0 +1,70 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#include "cpu/isa.h"
+
+#include <atomic>
+#include <cstdlib>
+
+#include "msa/error.h"
+
+namespace msa::cpu {
+namespace {
+
+std::atomic<int> testing_isa{-1};
+
+Isa choose() {
+  const std::vector<Isa> available = available_isas();
+  const char* wanted = std::getenv("MSA_CPU_ISA");
+  if (wanted == nullptr || *wanted == '\0') return available.back();
+  std::string allowed;
+  for (Isa isa : available) {
+    if (std::string(wanted) == name(isa)) return isa;
+    allowed += (allowed.empty() ? "" : ", ") + std::string(name(isa));
+  }
+  throw Error(ErrorCode::unsupported, "environment variable MSA_CPU_ISA is '" +
+                                          std::string(wanted) +
+                                          "'; allowed on this machine: " + allowed);
+}
+
+}  // namespace
+
+const char* name(Isa isa) {
+  switch (isa) {
+    case Isa::baseline:
+      return "baseline";
+    case Isa::avx2:
+      return "avx2";
+    case Isa::avx512:
+      return "avx512";
+  }
+  return "invalid";
+}
+
+std::vector<Isa> available_isas() {
+  std::vector<Isa> isas = {Isa::baseline};
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                    __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+                    __builtin_cpu_supports("f16c");
+  if (avx2) isas.push_back(Isa::avx2);
+  if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512cd")) {
+    isas.push_back(Isa::avx512);
+  }
+#endif
+  return isas;
+}
+
+Isa chosen_isa() {
+  const int forced = testing_isa.load(std::memory_order_relaxed);
+  if (forced >= 0) return static_cast<Isa>(forced);
+  static const Isa isa = choose();
+  return isa;
+}
+
+void set_isa_for_testing(Isa isa) {
+  testing_isa.store(static_cast<int>(isa), std::memory_order_relaxed);
+}
+
+}  // namespace msa::cpu
