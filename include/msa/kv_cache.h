@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -86,11 +87,14 @@ struct BasicKVCache {
   BasicTensor<Pointer> v;       // [pages, Hkv, 128, 128], of k's shape and type
 
   constexpr BasicKVCache() = default;
-  constexpr BasicKVCache(const BasicTensor<Pointer>& packed_view) : packed(packed_view) {}
+  template <class Other>
+    requires std::convertible_to<BasicTensor<Other>, BasicTensor<Pointer>>
+  constexpr BasicKVCache(const BasicTensor<Other>& packed_view) : packed(packed_view) {}
   constexpr BasicKVCache(const BasicTensor<Pointer>& k_view, const BasicTensor<Pointer>& v_view)
       : k(k_view), v(v_view) {}
-  constexpr BasicKVCache(const BasicKVCache<void*>& other)
-    requires std::same_as<Pointer, const void*>
+  template <class Other>
+    requires(std::same_as<Other, void*> && std::same_as<Pointer, const void*>)
+  constexpr BasicKVCache(const BasicKVCache<Other>& other)
       : packed(other.packed), k(other.k), v(other.v) {}
 
   /// K of every token: `[pages, Hkv, 128, 128]`, whichever form was given.

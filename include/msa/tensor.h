@@ -46,8 +46,9 @@ struct BasicTensor {
                     std::span(strides.begin(), strides.size()), where) {}
 
   /// An output view may be read: `Tensor` converts to `ConstTensor`.
-  constexpr BasicTensor(const BasicTensor<void*>& other)
-    requires std::same_as<Pointer, const void*>
+  template <class Other>
+    requires(std::same_as<Other, void*> && std::same_as<Pointer, const void*>)
+  constexpr BasicTensor(const BasicTensor<Other>& other)
       : data(other.data),
         dtype(other.dtype),
         device(other.device),

@@ -43,14 +43,14 @@ class CpuBackend final : public Backend {
   }
   std::size_t workspace_size(const SelectArgs& a) const override { return cpu::workspace_size(a); }
 
-  void run(const AttendArgs& a) const override { attend(a); }
-  void run(const IndexArgs& a) const override { index_blocks(a); }
-  void run(const IndexScoresArgs& a) const override { index_scores(a); }
-  void run(const SelectArgs& a) const override { select_blocks(a); }
-  void run(const MergeArgs& a) const override { merge_states(a); }
-  void run(const WriteCacheArgs& a) const override { write_cache(a); }
-  void run(const InsertCacheArgs& a) const override { insert_cache(a); }
-  void run(const CopyPagesArgs& a) const override { copy_pages(a); }
+  void run(const AttendArgs& a) const override { cpu::attend(a); }
+  void run(const IndexArgs& a) const override { cpu::index_blocks(a); }
+  void run(const IndexScoresArgs& a) const override { cpu::index_scores(a); }
+  void run(const SelectArgs& a) const override { cpu::select_blocks(a); }
+  void run(const MergeArgs& a) const override { cpu::merge_states(a); }
+  void run(const WriteCacheArgs& a) const override { cpu::write_cache(a); }
+  void run(const InsertCacheArgs& a) const override { cpu::insert_cache(a); }
+  void run(const CopyPagesArgs& a) const override { cpu::copy_pages(a); }
 };
 
 }  // namespace

@@ -1,0 +1,1 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
