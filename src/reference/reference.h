@@ -24,16 +24,31 @@ struct RequestRows {
 };
 RequestRows request_rows(const BatchMetadata& batch, std::int64_t request);
 
+/// What one token row belongs to.
+struct Row {
+  std::int64_t request = -1;   // −1: covered by no request
+  std::int64_t position = -1;  // sees max(position + 1, 0) keys
+  std::int64_t seq_len = 0;    // of its request
+};
+/// All rows t < T.
+std::vector<Row> token_rows(const BatchMetadata& batch);
+
+/// Physical page in the table's cell; −1 where the cell does not exist or names none of `pages`
+/// pages.
+std::int64_t table_entry(const BatchMetadata& batch, std::int64_t request, std::int64_t column,
+                         std::int64_t pages);
+
 /// f64 results of attend: out `[T, Hq, 128]`, lse `[T, Hq]`, dense.
 struct AttendResult {
   std::vector<double> out;
   std::vector<double> lse;
 };
-/// How the reference rounds. `exact`: f64 throughout. `rounded`: q and P rounded to the product type,
-/// everything else f64: the "plain computation with the same roundings" of the contract's section 9.
-/// `rounded_q`: only q is rounded (the contract's LSE reference where f16 q meets a bf16 cache).
+/// How the reference rounds. `exact`: f64 throughout. `rounded`: q and P rounded to the product
+/// type and the result to out's type, everything else f64: the "plain computation with the same
+/// roundings" of the contract's section 9. `rounded_q`: only q is rounded (the contract's LSE
+/// reference where f16 q meets a bf16 cache).
 enum class AttendMath { exact, rounded, rounded_q };
-/// `rows`: which token rows to compute; empty = all. Rows not asked for stay 0.
+/// `rows`: which token rows to compute; empty = all. Rows not asked for stay empty rows.
 AttendResult attend(const AttendArgs& args, AttendMath math = AttendMath::exact,
                     const std::vector<std::int64_t>& rows = {});
 
