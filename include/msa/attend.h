@@ -22,12 +22,12 @@ struct KVShard {
 
 /// Arguments of attend. G = Hq / Hkv is 1 to 16; Hs is Hkv or 1.
 struct AttendArgs {
-  ConstTensor q;           // [≥ T, Hq, 128] bf16|f16, last stride 1
-  ConstKVCache kv_cache;   // [pages, Hkv, 128, 256] bf16|f16|e4m3|e5m2, any strides
-  ConstTensor selection;   // [≥ T, Hs, topk] i32: block ids, −1 anywhere = none; topk 1 to 64
-  BatchMetadata batch;     //
-  Tensor out;              // [≥ T, Hq, 128] bf16|f16, last stride 1; overlaps no input
-  Tensor lse;              // [≥ T, Hq] f32, optional: natural log of Σ exp(scaled logit)
+  ConstTensor q;          // [≥ T, Hq, 128] bf16|f16, last stride 1
+  ConstKVCache kv_cache;  // [pages, Hkv, 128, 256] bf16|f16|e4m3|e5m2, any strides
+  ConstTensor selection;  // [≥ T, Hs, topk] i32: block ids, −1 anywhere = none; topk 1 to 64
+  BatchMetadata batch;    //
+  Tensor out;             // [≥ T, Hq, 128] bf16|f16, last stride 1; overlaps no input
+  Tensor lse;             // [≥ T, Hq] f32, optional: natural log of Σ exp(scaled logit)
 
   float softmax_scale = 0.08838834764831845f;  ///< 128^-0.5
   Scale k_scale;                               ///< logits × k_scale (folded into softmax_scale)

@@ -18,9 +18,10 @@ struct CopyPagesArgs {
   Stream stream;
 };
 
-/// Copies page `pairs[i, 0]` of src over page `pairs[i, 1]` of dst, bit for bit, for all i. Either side
-/// may be pinned host memory. A page that is both source and destination, or a destination named
-/// twice, is the caller's error; a pair out of range is skipped, and reported under MSA_CHECK=1.
+/// Copies page `pairs[i, 0]` of src over page `pairs[i, 1]` of dst, bit for bit, for all i. Either
+/// side may be pinned host memory. A page that is both source and destination, or a destination
+/// named twice, is the caller's error; a pair out of range is skipped, and reported under
+/// MSA_CHECK=1.
 ///
 /// \throws Error listing every argument that is wrong; nothing is written then.
 /// Source: contract section 6.

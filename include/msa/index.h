@@ -14,8 +14,8 @@
 namespace msa {
 
 /// How blocks are chosen from scores. Order of preference: forced blocks (the row's own block
-/// downwards, `local_blocks` of them; then blocks 0 upwards, `init_blocks` of them), then scores from
-/// +inf to −inf, then NaN; −0 = +0; ties to the lower id.
+/// downwards, `local_blocks` of them; then blocks 0 upwards, `init_blocks` of them), then scores
+/// from +inf to −inf, then NaN; −0 = +0; ties to the lower id.
 struct SelectRule {
   std::int64_t init_blocks = 0;   ///< ≥ 0
   std::int64_t local_blocks = 1;  ///< ≥ 0
@@ -27,7 +27,7 @@ struct IndexArgs {
   ConstTensor index_q;      // [≥ T, Hi, 128] bf16|f16|e4m3, last stride 1; Hi 1 to 16
   ConstTensor index_cache;  // [pages, 128, 128] bf16|e4m3, any page and token stride, last 1
   BatchMetadata batch;
-  Tensor selection;         // [≥ T, Hs, topk] i32, any strides; Hs = Hi, or 1 with reduce_heads
+  Tensor selection;  // [≥ T, Hs, topk] i32, any strides; Hs = Hi, or 1 with reduce_heads
 
   SelectRule rule;
   bool exact = false;  ///< fp8 × fp8: exact products and f32 sums instead of the fast accumulator
@@ -52,7 +52,7 @@ struct IndexScoresArgs {
   ConstTensor index_q;      // [≥ T, Hi, 128] bf16|f16|e4m3
   ConstTensor index_cache;  // [pages, 128, 128] bf16|e4m3
   BatchMetadata batch;
-  Tensor scores;            // [Hi, blocks, ≥ T] f32, any strides; columns ≥ T are not touched
+  Tensor scores;  // [Hi, blocks, ≥ T] f32, any strides; columns ≥ T are not touched
   bool exact = false;
 
   std::size_t workspace_cap = default_workspace_cap;
@@ -60,16 +60,16 @@ struct IndexScoresArgs {
   Stream stream;
 };
 
-/// Writes score[h, b, t] for all b < blocks and t < T: −inf where no key of block b is visible to row
-/// t. Blocks past the buffer's extent are not computed.
+/// Writes score[h, b, t] for all b < blocks and t < T: −inf where no key of block b is visible to
+/// row t. Blocks past the buffer's extent are not computed.
 MSA_API void index_scores(const IndexScoresArgs& args);
 MSA_API std::size_t workspace_size(const IndexScoresArgs& args);
 
 /// Arguments of select_blocks: the choice alone, from scores of any origin.
 struct SelectArgs {
-  ConstTensor scores;        // [Hi, blocks, ≥ T] f32, any strides
-  ConstTensor valid_blocks;  // [≥ T] i32, clamped to [0, blocks]
-  Tensor selection;          // [≥ T, Hs, topk] i32, any strides
+  ConstTensor scores;           // [Hi, blocks, ≥ T] f32, any strides
+  ConstTensor valid_blocks;     // [≥ T] i32, clamped to [0, blocks]
+  Tensor selection;             // [≥ T, Hs, topk] i32, any strides
   std::int64_t num_tokens = 0;  ///< T
   SelectRule rule;
 

@@ -59,9 +59,9 @@ struct KVStrides {
 
 /// Strides of a named order.
 constexpr KVStrides kv_strides(KVLayout layout, const KVCacheShape& s) {
-  constexpr std::int64_t row = 2 * head_dim;        // one token of one head: K then V
-  constexpr std::int64_t tile = page_size * row;    // one page of one head: 32,768 elements
-  const std::int64_t page = s.heads * tile;         // one page of one layer
+  constexpr std::int64_t row = 2 * head_dim;      // one token of one head: K then V
+  constexpr std::int64_t tile = page_size * row;  // one page of one head: 32,768 elements
+  const std::int64_t page = s.heads * tile;       // one page of one layer
   switch (layout) {
     case KVLayout::LBHNC:
       return {page, tile, row, s.pages * page};
@@ -79,7 +79,8 @@ constexpr KVStrides kv_strides(KVLayout layout, const KVCacheShape& s) {
   return {};
 }
 
-/// One layer of a KV cache: either one packed view, or K and V as two views with strides of their own.
+/// One layer of a KV cache: either one packed view, or K and V as two views with strides of their
+/// own.
 template <class Pointer>
 struct BasicKVCache {
   BasicTensor<Pointer> packed;  // [pages, Hkv, 128, 256] bf16|f16|e4m3|e5m2, last stride 1
@@ -88,13 +89,13 @@ struct BasicKVCache {
 
   constexpr BasicKVCache() = default;
   template <class Other>
-    requires std::convertible_to<BasicTensor<Other>, BasicTensor<Pointer>>
+  requires std::convertible_to<BasicTensor<Other>, BasicTensor<Pointer>>
   constexpr BasicKVCache(const BasicTensor<Other>& packed_view) : packed(packed_view) {}
   constexpr BasicKVCache(const BasicTensor<Pointer>& k_view, const BasicTensor<Pointer>& v_view)
       : k(k_view), v(v_view) {}
   template <class Other>
-    requires(std::same_as<Other, void*> && std::same_as<Pointer, const void*>)
-  constexpr BasicKVCache(const BasicKVCache<Other>& other)
+  requires(std::same_as<Other, void*>&& std::same_as<Pointer, const void*>) constexpr BasicKVCache(
+      const BasicKVCache<Other>& other)
       : packed(other.packed), k(other.k), v(other.v) {}
 
   /// K of every token: `[pages, Hkv, 128, 128]`, whichever form was given.
@@ -120,7 +121,8 @@ constexpr Tensor kv_layer_view(void* base, DType dtype, KVLayout layout, const K
                      {s.page, s.head, s.token, 1}, device);
   Tensor view = first;
   if (base != nullptr) {
-    view.data = static_cast<char*>(base) + layer * s.layer * static_cast<std::int64_t>(size_of(dtype));
+    view.data =
+        static_cast<char*>(base) + layer * s.layer * static_cast<std::int64_t>(size_of(dtype));
   }
   return view;
 }

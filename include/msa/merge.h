@@ -20,9 +20,9 @@ struct MergeArgs {
   Stream stream;
 };
 
-/// `out = (exp(lse_a) · out_a + exp(lse_b) · out_b) / (exp(lse_a) + exp(lse_b))`, `lse` the log of the
-/// divisor. A side with LSE −inf is an exact no-op (the other side's bits are kept, whatever that
-/// side's values); both −inf give (0, −inf); NaN propagates.
+/// `out = (exp(lse_a) · out_a + exp(lse_b) · out_b) / (exp(lse_a) + exp(lse_b))`, `lse` the log of
+/// the divisor. A side with LSE −inf is an exact no-op (the other side's bits are kept, whatever
+/// that side's values); both −inf give (0, −inf); NaN propagates.
 ///
 /// \throws Error listing every argument that is wrong; nothing is written then.
 /// Source: contract section 5.

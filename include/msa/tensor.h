@@ -15,9 +15,9 @@
 
 namespace msa {
 
-/// A strided view of up to five dimensions. `Pointer` is `void*` (outputs) or `const void*` (inputs).
-/// Strides count elements, not bytes, are 64-bit everywhere, and may be any numbers that the
-/// operator allows: no operator asks for a dense tensor.
+/// A strided view of up to five dimensions. `Pointer` is `void*` (outputs) or `const void*`
+/// (inputs). Strides count elements, not bytes, are 64-bit everywhere, and may be any numbers that
+/// the operator allows: no operator asks for a dense tensor.
 template <class Pointer>
 struct BasicTensor {
   static constexpr int max_rank = 5;
@@ -47,8 +47,8 @@ struct BasicTensor {
 
   /// An output view may be read: `Tensor` converts to `ConstTensor`.
   template <class Other>
-    requires(std::same_as<Other, void*> && std::same_as<Pointer, const void*>)
-  constexpr BasicTensor(const BasicTensor<Other>& other)
+  requires(std::same_as<Other, void*>&& std::same_as<Pointer, const void*>) constexpr BasicTensor(
+      const BasicTensor<Other>& other)
       : data(other.data),
         dtype(other.dtype),
         device(other.device),

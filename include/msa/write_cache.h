@@ -16,8 +16,8 @@ namespace msa {
 /// Arguments of write_cache. Hq = q_out.shape[1], Hkv = the cache's, Hi = index_q_out.shape[1] or 0
 /// where index_q_out is not given; the index arguments are given all together or not at all.
 struct WriteCacheArgs {
-  ConstTensor qkv;        // [≥ T, (Hq + 2·Hkv + (Hi > 0 ? Hi + 1 : 0))·128] bf16|f16, last stride 1,
-                          // in the order q | k | v | index_q | index_k
+  ConstTensor qkv;  // [≥ T, (Hq + 2·Hkv + (Hi > 0 ? Hi + 1 : 0))·128] bf16|f16, last stride 1,
+                    // in the order q | k | v | index_q | index_k
   ConstTensor positions;  // [≥ T] i64: rows of cos_sin
   ConstTensor cos_sin;    // [max_pos, 64] bf16|f16|f32: cos in columns 0..31, sin in 32..63
 
@@ -27,7 +27,7 @@ struct WriteCacheArgs {
   ConstTensor index_k_norm;  // [128]
   float norm_eps = 1e-6f;
 
-  ConstTensor slot_mapping;        // [≥ T] i64: page · 128 + offset in the main cache; < 0 = skip
+  ConstTensor slot_mapping;  // [≥ T] i64: page · 128 + offset in the main cache; < 0 = skip
   ConstTensor index_slot_mapping;  // [≥ T] i64: the same in the index cache
 
   Tensor q_out;        // [≥ T, Hq, 128] of qkv's type, last stride 1
@@ -35,19 +35,19 @@ struct WriteCacheArgs {
   Tensor index_q_out;  // [≥ T, Hi, 128] of index_cache's type or of qkv's
   Tensor index_cache;  // [pages, 128, 128] bf16|e4m3
 
-  Scale k_scale;  ///< the cache holds k / k_scale
-  Scale v_scale;  ///< the cache holds v / v_scale
+  Scale k_scale;                ///< the cache holds k / k_scale
+  Scale v_scale;                ///< the cache holds v / v_scale
   std::int64_t num_tokens = 0;  ///< T
   Stream stream;
 };
 
-/// For each token t < T: q, k, index_q and index_k pass a Gemma RMSNorm over their 128 elements and a
-/// NeoX rotation of elements (i, i + 32), i < 32, in f32 with one rounding at the end; v is kept as
-/// it is. q and index_q go to their outputs, k and v to the main cache, index_k to the index cache.
-/// fp8 caches take x / scale, round to nearest even, saturate, and keep NaN.
-/// A slot that is negative is skipped; a slot named twice is the caller's error. A slot or position
-/// past the end is skipped like a negative slot (a position: nothing of the token is written), and
-/// reported under MSA_CHECK=1.
+/// For each token t < T: q, k, index_q and index_k pass a Gemma RMSNorm over their 128 elements and
+/// a NeoX rotation of elements (i, i + 32), i < 32, in f32 with one rounding at the end; v is kept
+/// as it is. q and index_q go to their outputs, k and v to the main cache, index_k to the index
+/// cache. fp8 caches take x / scale, round to nearest even, saturate, and keep NaN. A slot that is
+/// negative is skipped; a slot named twice is the caller's error. A slot or position past the end
+/// is skipped like a negative slot (a position: nothing of the token is written), and reported
+/// under MSA_CHECK=1.
 ///
 /// \throws Error listing every argument that is wrong; nothing is written then.
 /// Source: contract section 6.

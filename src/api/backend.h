@@ -43,8 +43,8 @@ class Backend {
   virtual Reasons supports(const InsertCacheArgs& args) const = 0;
   virtual Reasons supports(const CopyPagesArgs& args) const = 0;
 
-  /// Bytes of workspace that `run` will use: a function of shapes, types and the cap. Throws `Error`
-  /// (code `workspace`) where even the smallest chunk does not fit the cap.
+  /// Bytes of workspace that `run` will use: a function of shapes, types and the cap. Throws
+  /// `Error` (code `workspace`) where even the smallest chunk does not fit the cap.
   virtual std::size_t workspace_size(const AttendArgs& args) const = 0;
   virtual std::size_t workspace_size(const IndexArgs& args) const = 0;
   virtual std::size_t workspace_size(const IndexScoresArgs& args) const = 0;

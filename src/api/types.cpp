@@ -62,14 +62,18 @@ const char* name(DType type) {
 
 std::optional<DType> parse_dtype(std::string_view text) {
   static constexpr auto names = std::to_array<std::pair<std::string_view, DType>>({
-      {"f32", DType::f32},           {"float32", DType::f32},      {"float", DType::f32},
-      {"bf16", DType::bf16},         {"bfloat16", DType::bf16},    {"auto", DType::bf16},
-      {"f16", DType::f16},           {"float16", DType::f16},      {"half", DType::f16},
-      {"fp16", DType::f16},          {"e4m3", DType::e4m3},        {"fp8", DType::e4m3},
-      {"fp8_e4m3", DType::e4m3},     {"float8_e4m3fn", DType::e4m3}, {"f8_e4m3", DType::e4m3},
-      {"e5m2", DType::e5m2},         {"fp8_e5m2", DType::e5m2},    {"float8_e5m2", DType::e5m2},
-      {"f8_e5m2", DType::e5m2},      {"i32", DType::i32},          {"int32", DType::i32},
-      {"i64", DType::i64},           {"int64", DType::i64},        {"u8", DType::u8},
+      {"f32", DType::f32},       {"float32", DType::f32},
+      {"float", DType::f32},     {"bf16", DType::bf16},
+      {"bfloat16", DType::bf16}, {"auto", DType::bf16},
+      {"f16", DType::f16},       {"float16", DType::f16},
+      {"half", DType::f16},      {"fp16", DType::f16},
+      {"e4m3", DType::e4m3},     {"fp8", DType::e4m3},
+      {"fp8_e4m3", DType::e4m3}, {"float8_e4m3fn", DType::e4m3},
+      {"f8_e4m3", DType::e4m3},  {"e5m2", DType::e5m2},
+      {"fp8_e5m2", DType::e5m2}, {"float8_e5m2", DType::e5m2},
+      {"f8_e5m2", DType::e5m2},  {"i32", DType::i32},
+      {"int32", DType::i32},     {"i64", DType::i64},
+      {"int64", DType::i64},     {"u8", DType::u8},
       {"uint8", DType::u8},
   });
   return find(names, text);

@@ -19,9 +19,9 @@ namespace msa {
 struct FloatFormat {
   int exponent_bits;
   int mantissa_bits;
-  double largest;         // largest finite value
-  std::uint32_t nan;      // bits of the positive NaN that encode() writes
-  bool saturates;         // values past `largest` (infinities too) become ±largest, else ±inf
+  double largest;     // largest finite value
+  std::uint32_t nan;  // bits of the positive NaN that encode() writes
+  bool saturates;     // values past `largest` (infinities too) become ±largest, else ±inf
   bool has_infinity;
 
   constexpr int bias() const { return (1 << (exponent_bits - 1)) - 1; }

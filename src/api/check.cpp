@@ -1,0 +1,326 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#include "api/check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <optional>
+#include <span>
+
+namespace msa {
+namespace {
+
+std::string list(const std::int64_t* values, int count) {
+  std::string text = "[";
+  for (int i = 0; i < count; ++i) text += (i == 0 ? "" : ", ") + std::to_string(values[i]);
+  return text + "]";
+}
+
+std::string expected_shape(const TensorRule& rule) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < rule.extents.size(); ++i) {
+    const Extent& e = rule.extents[i];
+    text += i == 0 ? "" : ", ";
+    const std::string number = std::to_string(e.value);
+    switch (e.rule) {
+      case Extent::Rule::any:
+        text += e.label;
+        break;
+      case Extent::Rule::exactly:
+        text += number == e.label ? number : cat(e.label, " = ", number);
+        break;
+      case Extent::Rule::at_least:
+        text += cat(e.label, " ≥ ", number);
+        break;
+    }
+  }
+  return text + "]";
+}
+
+std::string names(const std::vector<DType>& dtypes) {
+  std::string text;
+  for (DType d : dtypes) text += (text.empty() ? "" : ", ") + std::string(name(d));
+  return text;
+}
+
+bool empty(const ConstTensor& t) {
+  return std::any_of(t.shape.begin(), t.shape.begin() + t.rank,
+                     [](std::int64_t d) { return d <= 0; });
+}
+
+/// Bytes from the first element to one past the last; nothing where that leaves 63 bits. Strides
+/// are not negative here.
+std::optional<std::int64_t> span_bytes(const ConstTensor& t, int first_dim = 0) {
+  if (empty(t)) return 0;
+  std::int64_t last = 0;
+  for (int i = first_dim; i < t.rank; ++i) {
+    std::int64_t step = 0;
+    if (__builtin_mul_overflow(t.shape[i] - 1, t.stride[i], &step) ||
+        __builtin_add_overflow(last, step, &last)) {
+      return std::nullopt;
+    }
+  }
+  std::int64_t bytes = 0;
+  if (__builtin_add_overflow(last, 1, &last) ||
+      __builtin_mul_overflow(last, static_cast<std::int64_t>(size_of(t.dtype)), &bytes)) {
+    return std::nullopt;
+  }
+  return bytes;
+}
+
+/// Sufficient and, for views of one allocation, natural: with dimensions in order of stride, each
+/// step clears all that the smaller ones span.
+bool elements_share_memory(const ConstTensor& t) {
+  if (empty(t)) return false;
+  std::vector<int> order;
+  for (int i = 0; i < t.rank; ++i) {
+    if (t.shape[i] > 1) order.push_back(i);
+  }
+  std::sort(order.begin(), order.end(), [&](int a, int b) { return t.stride[a] < t.stride[b]; });
+  std::int64_t inner = 0;  // offset of the last element of the smaller dimensions
+  for (int i : order) {
+    if (t.stride[i] <= inner) return true;
+    inner += (t.shape[i] - 1) * t.stride[i];
+  }
+  return false;
+}
+
+/// Whether two views with equal strides meet: some index difference cancels `distance`, the
+/// elements from a's first to b's first. Strides are taken largest first; since the smaller ones
+/// together span less than one step of it, only the two nearest multiples can lead to a meeting.
+bool meet(const ConstTensor& a, const ConstTensor& b, std::int64_t distance,
+          std::span<const int> order) {
+  if (order.empty()) return distance == 0;
+  const int dim = order.front();
+  const std::int64_t step = std::max<std::int64_t>(a.stride[dim], 1);
+  const std::int64_t down = distance >= 0 ? distance / step : -((-distance + step - 1) / step);
+  for (const std::int64_t steps : {down, down + 1}) {  // a's index minus b's index
+    if (steps > a.shape[dim] - 1 || -steps > b.shape[dim] - 1) continue;
+    if (meet(a, b, distance - steps * step, order.subspan(1))) return true;
+  }
+  return false;
+}
+
+/// The dimensions of two views whose strides agree, largest stride first; nothing where they
+/// differ.
+std::optional<std::vector<int>> shared_strides(const ConstTensor& a, const ConstTensor& b) {
+  if (a.rank != b.rank || size_of(a.dtype) != size_of(b.dtype)) return std::nullopt;
+  std::vector<int> order;
+  for (int i = 0; i < a.rank; ++i) {
+    if (a.stride[i] != b.stride[i]) return std::nullopt;
+    order.push_back(i);
+  }
+  std::sort(order.begin(), order.end(), [&](int i, int j) { return a.stride[i] > a.stride[j]; });
+  return order;
+}
+
+/// Exact for views of equal strides (K and V of one packed row, slices of one buffer); for equal
+/// rows of different insides the rows' ranges are compared; anything else counts by its address
+/// range.
+bool overlap(const ConstTensor& a, const ConstTensor& b) {
+  if (a.data == nullptr || b.data == nullptr || empty(a) || empty(b)) return false;
+  const std::optional<std::int64_t> bytes_a = span_bytes(a), bytes_b = span_bytes(b);
+  if (!bytes_a || !bytes_b) return true;
+  const auto begin_a = reinterpret_cast<std::uintptr_t>(a.data);
+  const auto begin_b = reinterpret_cast<std::uintptr_t>(b.data);
+  if (begin_a + static_cast<std::uintptr_t>(*bytes_a) <= begin_b ||
+      begin_b + static_cast<std::uintptr_t>(*bytes_b) <= begin_a) {
+    return false;
+  }
+  if (const auto order = shared_strides(a, b)) {
+    const auto bytes = static_cast<std::int64_t>(begin_b - begin_a);
+    const auto size = static_cast<std::int64_t>(size_of(a.dtype));
+    return bytes % size != 0 || meet(a, b, bytes / size, *order);
+  }
+  const std::int64_t row = a.stride[0] * static_cast<std::int64_t>(size_of(a.dtype));
+  const bool same_rows = a.rank > 1 && b.rank > 1 && row > 0 &&
+                         row == b.stride[0] * static_cast<std::int64_t>(size_of(b.dtype));
+  if (!same_rows) return true;
+  const std::int64_t inner_a = *span_bytes(a, 1), inner_b = *span_bytes(b, 1);
+  const auto distance = static_cast<std::int64_t>(begin_a - begin_b);
+  const std::int64_t offset = ((distance % row) + row) % row;  // of a's row within b's
+  return offset < inner_b || offset + inner_a > row;
+}
+
+}  // namespace
+
+std::string describe(const ConstTensor& tensor) {
+  return "shape " + list(tensor.shape.data(), tensor.rank) + ", strides " +
+         list(tensor.stride.data(), tensor.rank);
+}
+
+void Checker::fail(std::string_view argument, std::string_view what) {
+  failures_.push_back(cat(op_, ": argument '", argument, "' ", what));
+}
+
+bool Checker::require(bool ok, std::string_view argument, std::string_view what) {
+  if (!ok) fail(argument, what);
+  return ok;
+}
+
+bool Checker::range(std::string_view argument, std::int64_t value, std::int64_t low,
+                    std::int64_t high, std::string_view why) {
+  const std::string upper =
+      high == std::numeric_limits<std::int64_t>::max() ? "" : cat(" and at most ", high);
+  return require(value >= low && value <= high, argument,
+                 cat("is ", value, "; allowed: at least ", low, upper, why));
+}
+
+bool Checker::tensor(std::string_view argument, const ConstTensor& t, const TensorRule& rule) {
+  if (!t.given()) {
+    fail(argument,
+         cat("is missing; expected ", expected_shape(rule), " of type ", names(rule.dtypes)));
+    return false;
+  }
+  if (std::find(rule.dtypes.begin(), rule.dtypes.end(), t.dtype) == rule.dtypes.end()) {
+    const char* hint = t.dtype == DType::u8 ? "; give bytes their fp8 type with as(DType)" : "";
+    fail(argument, cat("has dtype ", name(t.dtype), "; allowed: ", names(rule.dtypes), " (",
+                       describe(t), ")", hint));
+  }
+  if (t.rank != static_cast<int>(rule.extents.size())) {
+    fail(argument, cat("has ", t.rank, " dimensions; expected ", expected_shape(rule), " (",
+                       describe(t), ")"));
+    return false;
+  }
+  bool strides_ok = true;
+  for (int i = 0; i < t.rank; ++i) {
+    const Extent& e = rule.extents[static_cast<std::size_t>(i)];
+    const bool fits = e.rule == Extent::Rule::exactly    ? t.shape[i] == e.value
+                      : e.rule == Extent::Rule::at_least ? t.shape[i] >= e.value
+                                                         : true;
+    if (!fits || t.shape[i] < 0) {
+      fail(argument, cat("has ", t.shape[i], " in dimension ", i, "; expected ",
+                         expected_shape(rule), " (", describe(t), ")"));
+    }
+    if (t.stride[i] < 0) {
+      fail(argument, cat("has the negative stride ", t.stride[i], " in dimension ", i, " (",
+                         describe(t), ")"));
+      strides_ok = false;
+    }
+  }
+  const int last = t.rank - 1;
+  if (rule.dense_last && t.shape[last] > 1 && t.stride[last] != 1) {
+    fail(argument, cat("has last stride ", t.stride[last], "; allowed: 1 (", describe(t), ")"));
+  }
+  if (!strides_ok) return true;
+  if (!span_bytes(t)) {
+    fail(argument, cat("spans more than 2^63 bytes (", describe(t), ")"));
+  } else if (rule.output && elements_share_memory(t)) {
+    fail(argument,
+         cat("is written, but its strides make elements share memory (", describe(t), ")"));
+  }
+  if (scope_ == Scope::call) {
+    if (t.data == nullptr && rule.touched && !empty(t)) {
+      fail(argument, cat("has a null pointer (", describe(t), ")"));
+    }
+    const std::size_t size = std::max<std::size_t>(size_of(t.dtype), 1);
+    if (reinterpret_cast<std::uintptr_t>(t.data) % size != 0) {
+      fail(argument,
+           cat("is not aligned to its element size of ", size, " bytes (address ", t.data, ")"));
+    }
+  }
+  return true;
+}
+
+void Checker::same_device(std::initializer_list<Region> tensors) {
+  const Region* first = nullptr;
+  for (const Region& r : tensors) {
+    if (!r.tensor.given()) continue;
+    if (first == nullptr) first = &r;
+    // Pinned host memory is host memory to a host backend.
+    const auto kind = [](Device d) {
+      return d.type == DeviceType::cuda ? d : Device{DeviceType::cpu, 0};
+    };
+    if (kind(r.tensor.device) != kind(first->tensor.device)) {
+      fail(r.name, cat("is on device ", name(r.tensor.device.type), ":", r.tensor.device.index,
+                       "; expected the device of '", first->name, "', ",
+                       name(first->tensor.device.type), ":", first->tensor.device.index));
+    }
+  }
+}
+
+void Checker::disjoint(const Region& output, std::initializer_list<Region> others) {
+  if (scope_ == Scope::shapes) return;
+  for (const Region& r : others) {
+    if (overlap(output.tensor, r.tensor)) {
+      fail(output.name,
+           cat("shares memory with '", r.name, "' (", describe(output.tensor), " at ",
+               output.tensor.data, " against ", describe(r.tensor), " at ", r.tensor.data, ")"));
+    }
+  }
+}
+
+void Checker::scale(std::string_view argument, const Scale& scale) {
+  if (!scale.tensor.given()) {
+    require(std::isfinite(scale.value) && scale.value > 0, argument,
+            cat("is ", scale.value,
+                "; allowed: one finite positive factor for the whole tensor (scales per head or "
+                "slot are not supported)"));
+    return;
+  }
+  if (scale.tensor.dtype != DType::f32 || scale.tensor.numel() != 1) {
+    fail(argument,
+         cat("is a tensor of dtype ", name(scale.tensor.dtype), " with ", describe(scale.tensor),
+             "; allowed: a host number or one f32 (scales per head or slot are not "
+             "supported)"));
+    return;
+  }
+  if (scope_ == Scope::call) {
+    require(scale.tensor.data != nullptr, argument, "has a null pointer");
+    require(reinterpret_cast<std::uintptr_t>(scale.tensor.data) % sizeof(float) == 0, argument,
+            "is not aligned to its element size of 4 bytes");
+  }
+}
+
+void Checker::raise(ErrorCode code) const {
+  if (!failures_.empty()) throw Error(code, failures_);
+}
+
+std::int64_t check_kv_cache(Checker& check, const ConstKVCache& cache, bool output) {
+  const std::vector<DType> types = {DType::bf16, DType::f16, DType::e4m3, DType::e5m2};
+  const auto rule = [&](std::int64_t content) {
+    return TensorRule{
+        .dtypes = types,
+        .extents = {Extent::any("pages"), Extent::at_least("Hkv", 1), Extent::any("128"),
+                    Extent::exactly(content == head_dim ? "128" : "256", content)},
+        .dense_last = true,
+        .output = output};
+  };
+  const auto block_size = [&](const char* argument, const ConstTensor& t) {
+    check.require(t.shape[2] == page_size, argument,
+                  cat("has pages of ", t.shape[2], " tokens; allowed: ", page_size,
+                      ", the size of a selectable block (", describe(t), ")"));
+  };
+  if (cache.packed.given()) {
+    check.require(!cache.k.given() && !cache.v.given(), "kv_cache",
+                  "is given together with separate K or V views; allowed: one packed view, or K "
+                  "and V");
+    if (!check.tensor("kv_cache", cache.packed, rule(2 * head_dim))) return 0;
+    block_size("kv_cache", cache.packed);
+    return cache.packed.shape[1];
+  }
+  if (!cache.k.given() && !cache.v.given()) {
+    check.tensor("kv_cache", cache.packed, rule(2 * head_dim));
+    return 0;
+  }
+  const bool k_ok = check.tensor("k_cache", cache.k, rule(head_dim));
+  const bool v_ok = check.tensor("v_cache", cache.v, rule(head_dim));
+  if (k_ok) block_size("k_cache", cache.k);
+  if (v_ok) block_size("v_cache", cache.v);
+  if (k_ok && v_ok) {
+    check.require(cache.k.shape == cache.v.shape && cache.k.dtype == cache.v.dtype, "v_cache",
+                  cat("is ", name(cache.v.dtype), " of ", describe(cache.v),
+                      "; expected k_cache's type and shape, ", name(cache.k.dtype), " of ",
+                      describe(cache.k)));
+    if (output) check.disjoint({"v_cache", cache.v}, {{"k_cache", cache.k}});
+  }
+  return k_ok ? cache.k.shape[1] : 0;
+}
+
+bool metadata_checks_enabled() {
+  const char* value = std::getenv("MSA_CHECK");
+  return value != nullptr && std::string_view(value) == "1";
+}
+
+}  // namespace msa

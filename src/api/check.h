@@ -1,0 +1,113 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "msa/error.h"
+#include "msa/kv_cache.h"
+#include "msa/tensor.h"
+
+/// \file
+/// What every validator is written with: conditions are collected, then raised all at once.
+
+namespace msa {
+
+/// Text of the arguments, one after the other.
+template <class... Parts>
+std::string cat(const Parts&... parts) {
+  std::ostringstream text;
+  (text << ... << parts);
+  return text.str();
+}
+
+/// "shape [512, 4, 128, 256], strides [131072, 32768, 256, 1]".
+std::string describe(const ConstTensor& tensor);
+
+/// What one dimension of an argument must be.
+struct Extent {
+  enum class Rule { exactly, at_least, any };
+  const char* label;  ///< as in the header's shape comment: "T", "Hq", "128"
+  std::int64_t value = 0;
+  Rule rule = Rule::any;
+
+  static constexpr Extent exactly(const char* label, std::int64_t value) {
+    return {label, value, Rule::exactly};
+  }
+  static constexpr Extent at_least(const char* label, std::int64_t value) {
+    return {label, value, Rule::at_least};
+  }
+  static constexpr Extent any(const char* label) { return {label, 0, Rule::any}; }
+};
+
+/// What a tensor argument must be.
+struct TensorRule {
+  std::vector<DType> dtypes;
+  std::vector<Extent> extents;
+  bool dense_last = false;  ///< last stride 1
+  bool output = false;      ///< its elements must not share memory
+  bool touched = true;      ///< false: the call reads and writes nothing of it, null is allowed
+};
+
+/// A range of memory that belongs to an argument.
+struct Region {
+  std::string name;
+  ConstTensor tensor;
+};
+
+/// How much of the arguments is there to be checked: a size query has shapes, but not yet memory.
+enum class Scope { shapes, call };
+
+/// Collects what is wrong with one call. Messages start with the operator's name and name the
+/// argument, its value and what is allowed.
+class Checker {
+ public:
+  explicit Checker(std::string_view op, Scope scope = Scope::call) : op_(op), scope_(scope) {}
+
+  /// Adds "<op>: argument '<argument>' <what>".
+  void fail(std::string_view argument, std::string_view what);
+  /// fail() unless `ok`.
+  bool require(bool ok, std::string_view argument, std::string_view what);
+
+  /// Checks presence, type, rank, extents, strides, alignment and address range. Returns whether
+  /// the rank is right, so that the caller may go on to look at its shape.
+  bool tensor(std::string_view argument, const ConstTensor& tensor, const TensorRule& rule);
+
+  /// All tensors of a call live on one device; null and absent ones do not count.
+  void same_device(std::initializer_list<Region> tensors);
+
+  /// An output must not share memory with any of the others. Views of equal strides and views that
+  /// interleave row by row are told apart; anything else is judged by the address range it spans.
+  void disjoint(const Region& output, std::initializer_list<Region> others);
+
+  /// A scale is finite and positive, or one f32 on the device.
+  void scale(std::string_view argument, const Scale& scale);
+
+  /// low ≤ value ≤ high.
+  bool range(std::string_view argument, std::int64_t value, std::int64_t low, std::int64_t high,
+             std::string_view why = "");
+
+  bool ok() const { return failures_.empty(); }
+  Scope scope() const { return scope_; }
+  /// Throws what was collected; does nothing when all is well.
+  void raise(ErrorCode code = ErrorCode::invalid_argument) const;
+
+ private:
+  std::string op_;
+  Scope scope_;
+  std::vector<std::string> failures_;
+};
+
+/// Checks a cache's views (named 'kv_cache', or 'k_cache' and 'v_cache') and returns Hkv, or 0
+/// where the shape cannot tell. `output`: the call writes it.
+std::int64_t check_kv_cache(Checker& check, const ConstKVCache& cache, bool output);
+
+/// True where bit MSA_CHECK=1 asks for the validation of metadata in memory.
+bool metadata_checks_enabled();
+
+}  // namespace msa

@@ -1,0 +1,99 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#include "msa/copy_pages.h"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "api/dispatch.h"
+
+namespace msa {
+namespace {
+
+const std::vector<DType> cache_types = {DType::bf16, DType::f16, DType::e4m3, DType::e5m2,
+                                        DType::u8};
+
+TensorRule cache_rule(const ConstTensor& t, bool output) {
+  // A main cache has four dimensions, an index cache three; the rest of a page's shape is checked
+  // against the other side's.
+  std::vector<Extent> extents = {Extent::any("pages")};
+  if (t.rank == 4) extents.push_back(Extent::any("Hkv"));
+  extents.push_back(Extent::exactly("128", page_size));
+  extents.push_back(Extent::any(t.rank == 4 ? "256" : "128"));
+  return {.dtypes = cache_types, .extents = extents, .dense_last = true, .output = output};
+}
+
+void check_content(Checker& check, const char* argument, const ConstTensor& t) {
+  const std::int64_t content = t.shape[t.rank - 1];
+  const bool ok = content == head_dim || (t.rank == 4 && content == 2 * head_dim);
+  check.require(ok, argument,
+                cat("has ", content,
+                    " elements a row; allowed: 128, or 256 for a packed main "
+                    "cache (",
+                    describe(t), ")"));
+}
+
+void validate(Checker& check, const CopyPagesArgs& a) {
+  const bool pairs_ok = check.tensor(
+      "pairs", a.pairs,
+      {.dtypes = {DType::i64}, .extents = {Extent::any("N"), Extent::exactly("2", 2)}});
+  (void)pairs_ok;
+  const bool src_ok = check.tensor("src", a.src, cache_rule(a.src, false));
+  const bool dst_ok = check.tensor("dst", a.dst, cache_rule(a.dst, true));
+  if (src_ok) check_content(check, "src", a.src);
+  if (dst_ok) check_content(check, "dst", a.dst);
+  if (src_ok && dst_ok) {
+    bool same_pages = a.src.rank == a.dst.rank && a.src.dtype == a.dst.dtype;
+    for (int i = 1; same_pages && i < a.src.rank; ++i)
+      same_pages = a.src.shape[i] == a.dst.shape[i];
+    check.require(
+        same_pages, "dst",
+        cat("is ", name(a.dst.dtype), " of ", describe(a.dst),
+            "; expected src's type and page shape, ", name(a.src.dtype), " of ", describe(a.src)));
+  }
+  if (a.pairs.data != nullptr) check.disjoint({"dst", a.dst}, {{"pairs", a.pairs}});
+}
+
+/// MSA_CHECK=1: pages in range, no destination twice, no page both ways.
+void check_memory(Checker& check, const CopyPagesArgs& a) {
+  if (!metadata_checks_enabled() || a.pairs.device.type == DeviceType::cuda) return;
+  std::vector<std::int64_t> sources, destinations;
+  int reported = 0;
+  for (std::int64_t i = 0; i < a.pairs.shape[0]; ++i) {
+    const std::int64_t* pair = a.pairs.ptr<std::int64_t>() + i * a.pairs.stride[0];
+    const std::int64_t src = pair[0], dst = pair[a.pairs.stride[1]];
+    const bool ok = src >= 0 && src < a.src.shape[0] && dst >= 0 && dst < a.dst.shape[0];
+    if (!ok && ++reported <= 4) {
+      check.fail("pairs", cat("holds (", src, ", ", dst, ") at ", i, "; allowed: source 0 to ",
+                              a.src.shape[0] - 1, ", destination 0 to ", a.dst.shape[0] - 1));
+    }
+    sources.push_back(src);
+    destinations.push_back(dst);
+  }
+  std::sort(sources.begin(), sources.end());
+  std::sort(destinations.begin(), destinations.end());
+  const auto twice = std::adjacent_find(destinations.begin(), destinations.end());
+  if (twice != destinations.end()) {
+    check.fail("pairs", cat("names destination page ", *twice, " twice"));
+  }
+  if (a.src.data != a.dst.data) return;
+  for (std::int64_t page : destinations) {
+    if (std::binary_search(sources.begin(), sources.end(), page)) {
+      check.fail("pairs", cat("names page ", page, " as source and as destination"));
+      break;
+    }
+  }
+}
+
+}  // namespace
+
+void copy_pages(const CopyPagesArgs& args) {
+  Checker check("copy_pages");
+  validate(check, args);
+  check.raise();
+  check_memory(check, args);
+  check.raise();
+  dispatch("copy_pages", args);
+}
+
+}  // namespace msa

@@ -1,0 +1,53 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#include "api/dispatch.h"
+
+#include <cstdlib>
+#include <string>
+
+#include "msa/device.h"
+
+namespace msa {
+namespace {
+
+thread_local const char* last_backend_name = "";
+LogCallback log_callback = nullptr;
+void* log_context = nullptr;
+
+}  // namespace
+
+const char* version() { return MSA_VERSION; }
+
+std::vector<BackendInfo> backends() {
+  std::vector<BackendInfo> infos;
+  for (const Backend* backend : registered_backends()) {
+    infos.push_back({backend->name(), backend->unavailable()});
+  }
+  return infos;
+}
+
+const char* last_backend() noexcept { return last_backend_name; }
+
+void set_log_callback(LogCallback callback, void* context) noexcept {
+  log_callback = callback;
+  log_context = context;
+}
+
+void record_call(const char* op, const Backend& backend) {
+  last_backend_name = backend.name();
+  if (log_callback != nullptr) log_callback(log_context, op, backend.name());
+}
+
+std::vector<const Backend*> eligible_backends() {
+  const auto all = registered_backends();
+  const char* wanted = std::getenv("MSA_BACKEND");
+  if (wanted == nullptr || *wanted == '\0') return {all.begin(), all.end()};
+  std::string allowed;
+  for (const Backend* backend : all) {
+    if (std::string(wanted) == backend->name()) return {backend};
+    allowed += (allowed.empty() ? "" : ", ") + std::string(backend->name());
+  }
+  throw Error(ErrorCode::unsupported, cat("environment variable MSA_BACKEND is '", wanted,
+                                          "'; allowed in this build: ", allowed));
+}
+
+}  // namespace msa

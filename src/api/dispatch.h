@@ -1,0 +1,55 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "api/backend.h"
+#include "api/check.h"
+
+/// \file
+/// The way of every call: validate once, pick a backend, check the workspace, run, remember.
+
+namespace msa {
+
+/// Backends that calls may use, in order: all of the build, or the one that MSA_BACKEND names (an
+/// unknown name is an Error).
+std::vector<const Backend*> eligible_backends();
+
+/// Remembers for last_backend() and tells the log callback.
+void record_call(const char* op, const Backend& backend);
+
+/// The first backend that can serve the call; Error(unsupported) with every backend's reasons when
+/// there is none.
+template <class Args>
+const Backend& choose_backend(const char* op, const Args& args) {
+  std::vector<std::string> failures;
+  for (const Backend* backend : eligible_backends()) {
+    Reasons reasons = backend->unavailable();
+    if (reasons.empty()) reasons = backend->supports(args);
+    if (reasons.empty()) return *backend;
+    for (const std::string& reason : reasons) {
+      failures.push_back(
+          cat(op, ": backend ", backend->name(), " cannot serve the call: ", reason));
+    }
+  }
+  throw Error(ErrorCode::unsupported, std::move(failures));
+}
+
+/// Runs validated arguments.
+template <class Args>
+void dispatch(const char* op, const Args& args) {
+  const Backend& backend = choose_backend(op, args);
+  if constexpr (requires { args.workspace; }) {
+    const std::size_t needed = backend.workspace_size(args);
+    Checker check(op);
+    if (args.workspace.bytes < needed || (needed > 0 && args.workspace.data == nullptr)) {
+      check.fail("workspace", cat("has ", args.workspace.bytes, " bytes at ", args.workspace.data,
+                                  "; allowed: at least workspace_size(args) = ", needed));
+    }
+    check.raise(ErrorCode::workspace);
+  }
+  backend.run(args);
+  record_call(op, backend);
+}
+
+}  // namespace msa

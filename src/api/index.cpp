@@ -1,0 +1,183 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#include "msa/index.h"
+
+#include <limits>
+
+#include "api/batch.h"
+#include "api/dispatch.h"
+
+namespace msa {
+namespace {
+
+constexpr std::int64_t max_int32 = std::numeric_limits<std::int32_t>::max();
+
+const std::vector<DType> query_types = {DType::bf16, DType::f16, DType::e4m3};
+const std::vector<DType> key_types = {DType::bf16, DType::e4m3};
+
+ConstTensor workspace_region(const Workspace& workspace, Device device) {
+  return ConstTensor::dense(workspace.data, DType::u8, {static_cast<std::int64_t>(workspace.bytes)},
+                            device);
+}
+
+void check_rule(Checker& check, const SelectRule& rule) {
+  check.range("rule.init_blocks", rule.init_blocks, 0, max_int32);
+  check.range("rule.local_blocks", rule.local_blocks, 0, max_int32);
+}
+
+/// The selection an indexer writes: one list per index head, or one for all.
+void check_selection(Checker& check, const Tensor& selection, std::int64_t tokens,
+                     std::int64_t index_heads, const SelectRule& rule) {
+  const bool shape_ok = check.tensor(
+      "selection", selection,
+      {.dtypes = {DType::i32},
+       .extents = {Extent::at_least("T", tokens), Extent::any("Hs"), Extent::any("topk")},
+       .output = true,
+       .touched = tokens > 0});
+  if (!shape_ok) return;
+  const std::int64_t wanted = rule.reduce_heads ? 1 : index_heads;
+  check.require(index_heads == 0 || selection.shape[1] == wanted, "selection",
+                cat("has ", selection.shape[1], " lists a row; allowed: ", wanted,
+                    rule.reduce_heads ? " with reduce_heads" : ", one an index head", " (",
+                    describe(selection), ")"));
+  check.range("selection.topk", selection.shape[2], 1, max_topk);
+}
+
+/// What index_blocks and index_scores share. Returns Hi, 0 where the shape cannot tell.
+template <class Args>
+std::int64_t check_inputs(Checker& check, const Args& a) {
+  const std::int64_t tokens = a.batch.num_actual_tokens;
+  check_batch(check, a.batch);
+  const bool q_ok =
+      check.tensor("index_q", a.index_q,
+                   {.dtypes = query_types,
+                    .extents = {Extent::at_least("T", tokens), Extent::at_least("Hi", 1),
+                                Extent::exactly("128", head_dim)},
+                    .dense_last = true,
+                    .touched = tokens > 0});
+  if (q_ok) check.range("index_q.Hi", a.index_q.shape[1], 1, max_index_heads);
+  const bool cache_ok = check.tensor(
+      "index_cache", a.index_cache,
+      {.dtypes = key_types,
+       .extents = {Extent::any("pages"), Extent::any("128"), Extent::exactly("128", head_dim)},
+       .dense_last = true});
+  if (cache_ok) {
+    check.require(a.index_cache.shape[1] == page_size, "index_cache",
+                  cat("has pages of ", a.index_cache.shape[1], " tokens; allowed: ", page_size,
+                      ", the size of a selectable block (", describe(a.index_cache), ")"));
+  }
+  return q_ok ? a.index_q.shape[1] : 0;
+}
+
+/// The output named `name` against everything that is read.
+template <class Args>
+void check_placement(Checker& check, const Args& a, const char* name, const Tensor& output) {
+  check.same_device({{"index_q", a.index_q},
+                     {"index_cache", a.index_cache},
+                     {"seq_lens", a.batch.seq_lens},
+                     {"block_table", a.batch.block_table},
+                     {"cu_seqlens_q", a.batch.cu_seqlens_q},
+                     {"context_lens", a.batch.context_lens},
+                     {name, output}});
+  check.disjoint({name, output}, {{"index_q", a.index_q},
+                                  {"index_cache", a.index_cache},
+                                  {"seq_lens", a.batch.seq_lens},
+                                  {"block_table", a.batch.block_table},
+                                  {"cu_seqlens_q", a.batch.cu_seqlens_q},
+                                  {"context_lens", a.batch.context_lens},
+                                  {"workspace", workspace_region(a.workspace, a.index_q.device)}});
+}
+
+void validate(Checker& check, const IndexArgs& a) {
+  const std::int64_t heads = check_inputs(check, a);
+  check_rule(check, a.rule);
+  check_selection(check, a.selection, a.batch.num_actual_tokens, heads, a.rule);
+  check_placement(check, a, "selection", a.selection);
+}
+
+void validate(Checker& check, const IndexScoresArgs& a) {
+  const std::int64_t heads = check_inputs(check, a);
+  const std::int64_t tokens = a.batch.num_actual_tokens;
+  check.tensor("scores", a.scores,
+               {.dtypes = {DType::f32},
+                .extents = {heads > 0 ? Extent::exactly("Hi", heads) : Extent::any("Hi"),
+                            Extent::any("blocks"), Extent::at_least("T", tokens)},
+                .output = true,
+                .touched = tokens > 0});
+  check_placement(check, a, "scores", a.scores);
+}
+
+void validate(Checker& check, const SelectArgs& a) {
+  check.range("num_tokens", a.num_tokens, 0, max_int32);
+  const bool touched = a.num_tokens > 0;
+  const bool scores_ok = check.tensor("scores", a.scores,
+                                      {.dtypes = {DType::f32},
+                                       .extents = {Extent::at_least("Hi", 1), Extent::any("blocks"),
+                                                   Extent::at_least("T", a.num_tokens)},
+                                       .touched = touched});
+  if (scores_ok) {
+    check.range("scores.Hi", a.scores.shape[0], 1, max_index_heads);
+    check.range("scores.blocks", a.scores.shape[1], 0, max_int32);
+  }
+  check.tensor("valid_blocks", a.valid_blocks,
+               {.dtypes = {DType::i32},
+                .extents = {Extent::at_least("T", a.num_tokens)},
+                .dense_last = true,
+                .touched = touched});
+  check_rule(check, a.rule);
+  check_selection(check, a.selection, a.num_tokens, scores_ok ? a.scores.shape[0] : 0, a.rule);
+  check.same_device(
+      {{"scores", a.scores}, {"valid_blocks", a.valid_blocks}, {"selection", a.selection}});
+  check.disjoint({"selection", a.selection},
+                 {{"scores", a.scores},
+                  {"valid_blocks", a.valid_blocks},
+                  {"workspace", workspace_region(a.workspace, a.scores.device)}});
+}
+
+/// MSA_CHECK=1.
+template <class Args>
+void check_memory(Checker& check, const Args& a) {
+  if constexpr (requires { a.batch; }) {
+    if (!metadata_checks_enabled() || a.index_q.device.type == DeviceType::cuda) return;
+    check_batch_memory(check, a.batch, a.index_cache.shape[0]);
+  } else {
+    if (!metadata_checks_enabled() || a.scores.device.type == DeviceType::cuda) return;
+    int reported = 0;
+    for (std::int64_t t = 0; t < a.num_tokens; ++t) {
+      const std::int64_t valid = a.valid_blocks.template ptr<std::int32_t>()[t];
+      if ((valid < 0 || valid > a.scores.shape[1]) && ++reported <= 4) {
+        check.fail("valid_blocks", cat("holds ", valid, " for token ", t,
+                                       "; allowed: 0 to blocks = ", a.scores.shape[1]));
+      }
+    }
+  }
+}
+
+template <class Args>
+void call(const char* op, const Args& args) {
+  Checker check(op);
+  validate(check, args);
+  check.raise();
+  check_memory(check, args);
+  check.raise();
+  dispatch(op, args);
+}
+
+template <class Args>
+std::size_t query(const char* op, const Args& args) {
+  Checker check(op, Scope::shapes);
+  validate(check, args);
+  check.raise();
+  return choose_backend(op, args).workspace_size(args);
+}
+
+}  // namespace
+
+void index_blocks(const IndexArgs& args) { call("index_blocks", args); }
+void index_scores(const IndexScoresArgs& args) { call("index_scores", args); }
+void select_blocks(const SelectArgs& args) { call("select_blocks", args); }
+
+std::size_t workspace_size(const IndexArgs& args) { return query("index_blocks", args); }
+std::size_t workspace_size(const IndexScoresArgs& args) { return query("index_scores", args); }
+std::size_t workspace_size(const SelectArgs& args) { return query("select_blocks", args); }
+
+}  // namespace msa

@@ -1,0 +1,276 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#include "msa/write_cache.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "api/dispatch.h"
+
+namespace msa {
+namespace {
+
+constexpr std::int64_t max_int32 = std::numeric_limits<std::int32_t>::max();
+
+const std::vector<DType> activation_types = {DType::bf16, DType::f16};
+const std::vector<DType> weight_types = {DType::bf16, DType::f16, DType::f32};
+
+/// One i64 number a token.
+void check_per_token(Checker& check, const char* argument, const ConstTensor& t,
+                     std::int64_t tokens) {
+  check.tensor(argument, t,
+               {.dtypes = {DType::i64},
+                .extents = {Extent::at_least("T", tokens)},
+                .dense_last = true,
+                .touched = tokens > 0});
+}
+
+void check_index_cache(Checker& check, const Tensor& cache) {
+  const bool ok = check.tensor(
+      "index_cache", cache,
+      {.dtypes = {DType::bf16, DType::e4m3},
+       .extents = {Extent::any("pages"), Extent::any("128"), Extent::exactly("128", head_dim)},
+       .dense_last = true,
+       .output = true});
+  if (ok) {
+    check.require(cache.shape[1] == page_size, "index_cache",
+                  cat("has pages of ", cache.shape[1], " tokens; allowed: ", page_size, " (",
+                      describe(cache), ")"));
+  }
+}
+
+bool has_index(const WriteCacheArgs& a) {
+  return a.index_q_out.given() || a.index_cache.given() || a.index_slot_mapping.given() ||
+         a.index_q_norm.given() || a.index_k_norm.given();
+}
+
+void check_weights(Checker& check, const WriteCacheArgs& a, bool with_index) {
+  const auto weight = [&](const char* argument, const ConstTensor& t) {
+    check.tensor(argument, t,
+                 {.dtypes = weight_types,
+                  .extents = {Extent::exactly("128", head_dim)},
+                  .dense_last = true});
+  };
+  weight("q_norm", a.q_norm);
+  weight("k_norm", a.k_norm);
+  if (with_index) {
+    weight("index_q_norm", a.index_q_norm);
+    weight("index_k_norm", a.index_k_norm);
+  }
+  check.require(std::isfinite(a.norm_eps) && a.norm_eps >= 0, "norm_eps",
+                cat("is ", a.norm_eps, "; allowed: a finite number, at least 0"));
+  check.tensor("cos_sin", a.cos_sin,
+               {.dtypes = weight_types,
+                .extents = {Extent::any("max_pos"), Extent::exactly("64", 64)},
+                .dense_last = true});
+}
+
+void check_outputs(Checker& check, const WriteCacheArgs& a, bool with_index) {
+  const auto rows = [&](const char* argument, const Tensor& t, const char* heads,
+                        std::vector<DType> types) {
+    return check.tensor(argument, t,
+                        {.dtypes = std::move(types),
+                         .extents = {Extent::at_least("T", a.num_tokens),
+                                     Extent::at_least(heads, 1), Extent::exactly("128", head_dim)},
+                         .dense_last = true,
+                         .output = true,
+                         .touched = a.num_tokens > 0});
+  };
+  const bool known = a.qkv.dtype == DType::bf16 || a.qkv.dtype == DType::f16;
+  const std::vector<DType> own = known ? std::vector<DType>{a.qkv.dtype} : activation_types;
+  rows("q_out", a.q_out, "Hq", own);
+  if (!with_index) return;
+  std::vector<DType> index_types = own;
+  if (std::find(own.begin(), own.end(), a.index_cache.dtype) == own.end()) {
+    index_types.push_back(a.index_cache.dtype);
+  }
+  if (rows("index_q_out", a.index_q_out, "Hi", index_types)) {
+    check.range("index_q_out.Hi", a.index_q_out.shape[1], 1, max_index_heads);
+  }
+  check_index_cache(check, a.index_cache);
+  check_per_token(check, "index_slot_mapping", a.index_slot_mapping, a.num_tokens);
+}
+
+void validate(Checker& check, const WriteCacheArgs& a) {
+  check.range("num_tokens", a.num_tokens, 0, max_int32);
+  const bool with_index = has_index(a);
+  const std::int64_t kv_heads = check_kv_cache(check, ConstKVCache(a.kv_cache), true);
+  check_outputs(check, a, with_index);
+  const std::int64_t q_heads = a.q_out.rank == 3 ? a.q_out.shape[1] : 0;
+  const std::int64_t index_heads =
+      with_index && a.index_q_out.rank == 3 ? a.index_q_out.shape[1] : 0;
+  const bool widths_known = kv_heads > 0 && q_heads > 0 && (!with_index || index_heads > 0);
+  const std::int64_t width =
+      (q_heads + 2 * kv_heads + (index_heads > 0 ? index_heads + 1 : 0)) * head_dim;
+  check.tensor(
+      "qkv", a.qkv,
+      {.dtypes = activation_types,
+       .extents = {Extent::at_least("T", a.num_tokens),
+                   widths_known ? Extent::exactly("(Hq + 2·Hkv + (Hi > 0 ? Hi + 1 : 0))·128", width)
+                                : Extent::any("(Hq + 2·Hkv + (Hi > 0 ? Hi + 1 : 0))·128")},
+       .dense_last = true,
+       .touched = a.num_tokens > 0});
+  check_per_token(check, "positions", a.positions, a.num_tokens);
+  check_per_token(check, "slot_mapping", a.slot_mapping, a.num_tokens);
+  check_weights(check, a, with_index);
+  check.scale("k_scale", a.k_scale);
+  check.scale("v_scale", a.v_scale);
+  check.same_device({{"qkv", a.qkv},
+                     {"positions", a.positions},
+                     {"cos_sin", a.cos_sin},
+                     {"q_norm", a.q_norm},
+                     {"k_norm", a.k_norm},
+                     {"index_q_norm", a.index_q_norm},
+                     {"index_k_norm", a.index_k_norm},
+                     {"slot_mapping", a.slot_mapping},
+                     {"index_slot_mapping", a.index_slot_mapping},
+                     {"q_out", a.q_out},
+                     {"kv_cache", a.kv_cache.packed},
+                     {"k_cache", a.kv_cache.k},
+                     {"v_cache", a.kv_cache.v},
+                     {"index_q_out", a.index_q_out},
+                     {"index_cache", a.index_cache},
+                     {"k_scale", a.k_scale.tensor},
+                     {"v_scale", a.v_scale.tensor}});
+  const Region outputs[] = {
+      {"q_out", a.q_out},        {"kv_cache", a.kv_cache.packed}, {"k_cache", a.kv_cache.k},
+      {"v_cache", a.kv_cache.v}, {"index_q_out", a.index_q_out},  {"index_cache", a.index_cache}};
+  for (const Region& output : outputs) {
+    check.disjoint(output, {{"qkv", a.qkv},
+                            {"positions", a.positions},
+                            {"cos_sin", a.cos_sin},
+                            {"q_norm", a.q_norm},
+                            {"k_norm", a.k_norm},
+                            {"index_q_norm", a.index_q_norm},
+                            {"index_k_norm", a.index_k_norm},
+                            {"slot_mapping", a.slot_mapping},
+                            {"index_slot_mapping", a.index_slot_mapping}});
+    for (const Region& other : outputs) {
+      // check_kv_cache has compared K with V.
+      const bool k_and_v = output.name == "k_cache" && other.name == "v_cache";
+      if (&other > &output && !k_and_v) check.disjoint(output, {other});
+    }
+  }
+}
+
+void validate(Checker& check, const InsertCacheArgs& a) {
+  check.range("num_tokens", a.num_tokens, 0, max_int32);
+  const bool main =
+      a.k.given() || a.v.given() || a.slot_mapping.given() || a.kv_cache.shape_view().given();
+  const bool index = a.index_k.given() || a.index_slot_mapping.given() || a.index_cache.given();
+  check.require(main || index, "kv_cache",
+                "and 'index_cache' are both missing; allowed: either part or both");
+  if (main) {
+    const std::int64_t kv_heads = check_kv_cache(check, ConstKVCache(a.kv_cache), true);
+    const Extent heads = kv_heads > 0 ? Extent::exactly("Hkv", kv_heads) : Extent::any("Hkv");
+    const auto rows = [&](const char* argument, const ConstTensor& t) {
+      check.tensor(argument, t,
+                   {.dtypes = activation_types,
+                    .extents = {Extent::at_least("T", a.num_tokens), heads,
+                                Extent::exactly("128", head_dim)},
+                    .dense_last = true,
+                    .touched = a.num_tokens > 0});
+    };
+    rows("k", a.k);
+    rows("v", a.v);
+    check.require(a.k.dtype == a.v.dtype, "v",
+                  cat("has dtype ", name(a.v.dtype), "; expected k's, ", name(a.k.dtype)));
+    check_per_token(check, "slot_mapping", a.slot_mapping, a.num_tokens);
+  }
+  if (index) {
+    check_index_cache(check, a.index_cache);
+    check.tensor(
+        "index_k", a.index_k,
+        {.dtypes = activation_types,
+         .extents = {Extent::at_least("T", a.num_tokens), Extent::exactly("128", head_dim)},
+         .dense_last = true,
+         .touched = a.num_tokens > 0});
+    check_per_token(check, "index_slot_mapping", a.index_slot_mapping, a.num_tokens);
+  }
+  check.scale("k_scale", a.k_scale);
+  check.scale("v_scale", a.v_scale);
+  check.same_device({{"k", a.k},
+                     {"v", a.v},
+                     {"slot_mapping", a.slot_mapping},
+                     {"kv_cache", a.kv_cache.packed},
+                     {"k_cache", a.kv_cache.k},
+                     {"v_cache", a.kv_cache.v},
+                     {"index_k", a.index_k},
+                     {"index_slot_mapping", a.index_slot_mapping},
+                     {"index_cache", a.index_cache},
+                     {"k_scale", a.k_scale.tensor},
+                     {"v_scale", a.v_scale.tensor}});
+  const Region outputs[] = {{"kv_cache", a.kv_cache.packed},
+                            {"k_cache", a.kv_cache.k},
+                            {"v_cache", a.kv_cache.v},
+                            {"index_cache", a.index_cache}};
+  for (const Region& output : outputs) {
+    check.disjoint(output, {{"k", a.k},
+                            {"v", a.v},
+                            {"slot_mapping", a.slot_mapping},
+                            {"index_k", a.index_k},
+                            {"index_slot_mapping", a.index_slot_mapping}});
+    if (output.name != "index_cache") check.disjoint(output, {{"index_cache", a.index_cache}});
+  }
+}
+
+/// MSA_CHECK=1: slots in range and named once.
+void check_slots(Checker& check, const char* argument, const ConstTensor& slots,
+                 std::int64_t tokens, std::int64_t pages) {
+  if (!slots.given() || slots.device.type == DeviceType::cuda) return;
+  std::vector<std::int64_t> used;
+  int reported = 0;
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    const std::int64_t slot = slots.ptr<std::int64_t>()[t];
+    if (slot >= pages * page_size && ++reported <= 4) {
+      check.fail(argument, cat("holds slot ", slot, " for token ", t, "; allowed: below pages · ",
+                               page_size, " = ", pages * page_size));
+    }
+    if (slot >= 0) used.push_back(slot);
+  }
+  std::sort(used.begin(), used.end());
+  const auto twice = std::adjacent_find(used.begin(), used.end());
+  if (twice != used.end()) check.fail(argument, cat("names slot ", *twice, " twice"));
+}
+
+void check_memory(Checker& check, const WriteCacheArgs& a) {
+  if (!metadata_checks_enabled() || a.qkv.device.type == DeviceType::cuda) return;
+  check_slots(check, "slot_mapping", a.slot_mapping, a.num_tokens,
+              a.kv_cache.shape_view().shape[0]);
+  check_slots(check, "index_slot_mapping", a.index_slot_mapping, a.num_tokens,
+              a.index_cache.shape[0]);
+  int reported = 0;
+  for (std::int64_t t = 0; t < a.num_tokens; ++t) {
+    const std::int64_t position = a.positions.ptr<std::int64_t>()[t];
+    if ((position < 0 || position >= a.cos_sin.shape[0]) && ++reported <= 4) {
+      check.fail("positions", cat("holds ", position, " for token ", t,
+                                  "; allowed: 0 to max_pos − 1 = ", a.cos_sin.shape[0] - 1));
+    }
+  }
+}
+
+void check_memory(Checker& check, const InsertCacheArgs& a) {
+  if (!metadata_checks_enabled()) return;
+  check_slots(check, "slot_mapping", a.slot_mapping, a.num_tokens,
+              a.kv_cache.shape_view().shape[0]);
+  check_slots(check, "index_slot_mapping", a.index_slot_mapping, a.num_tokens,
+              a.index_cache.shape[0]);
+}
+
+template <class Args>
+void call(const char* op, const Args& args) {
+  Checker check(op);
+  validate(check, args);
+  check.raise();
+  check_memory(check, args);
+  check.raise();
+  dispatch(op, args);
+}
+
+}  // namespace
+
+void write_cache(const WriteCacheArgs& args) { call("write_cache", args); }
+void insert_cache(const InsertCacheArgs& args) { call("insert_cache", args); }
+
+}  // namespace msa
