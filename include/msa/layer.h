@@ -18,8 +18,8 @@
 #include "msa/write_cache.h"
 
 /// \file
-/// The serving layer: what an engine's attention backend is made of. `SparseBackend` and `SparseImpl`
-/// are the seed's two classes.
+/// The serving layer: what an engine's attention backend is made of. `SparseBackend` and
+/// `SparseImpl` are the seed's two classes.
 
 namespace msa {
 
@@ -54,12 +54,14 @@ struct StepInputs {
   std::span<const std::int32_t> seq_lens_host;    // [R], host copy of seq_lens
   ConstTensor seq_lens;                           // [R] i32
   ConstTensor block_table;                        // [R, W] i32
-  ConstTensor slot_mapping;                       // [≥ T] i64
+  ConstTensor slot_mapping;                       // [≥ T] i64; passed through, may be left out
   std::int64_t num_actual_tokens = 0;             // T, may exceed query_start_loc[R] (padding)
   std::int64_t max_seq_len = 0;                   // upper bound; 0 = taken from seq_lens_host
 };
 
-/// The split step. Owns the arrays that the split computes; keep it alive while calls use `batch`.
+/// The split step. Owns the arrays that the split computes (cu_seqlens_q and context_lens, in host
+/// memory; for device tensors put device copies into `batch`); keep it alive while calls use
+/// `batch`.
 struct MSA_API SparseMetadata {
   std::int64_t num_actual_tokens = 0;  ///< T
   std::int64_t num_decodes = 0;        ///< R_d
@@ -89,8 +91,10 @@ struct MSA_API SparseMetadata {
 /// 2. the first request longer than τ → all prefill;
 /// 3. all lengths equal the first's or 0 → all decode, m = the first's length;
 /// 4. else the first request with a different, non-zero length starts the prefill part.
-/// Empty requests belong to the decode part only after its last non-empty one (when T counts their m
-/// padding rows, else they are dropped from R_d); one in the middle makes the rest prefill.
+/// Empty requests belong to the decode part only after its last non-empty one (when T counts their
+/// m padding rows, else they are dropped from R_d); one in the middle makes the rest prefill, and
+/// so does one before a prefill request. In a batch of nothing but empty requests m is T / R where
+/// that is a possible m, else 1.
 class MSA_API MetadataBuilder {
  public:
   explicit MetadataBuilder(std::int64_t decode_threshold = 1);
@@ -106,9 +110,9 @@ class MSA_API MetadataBuilder {
 
 /// One sparse layer as forward sees it.
 struct LayerContext {
-  std::string name;        ///< key of the metadata
-  Tensor topk_indices;     // [round_up(max_tokens, 4), Hs, topk] i32, shared by a model's layers
-  Scale k_scale;           ///< used where the cache is fp8
+  std::string name;     ///< key of the metadata
+  Tensor topk_indices;  // [round_up(max_tokens, 4), Hs, topk] i32, shared by a model's layers
+  Scale k_scale;        ///< used where the cache is fp8
   Scale v_scale;
 };
 
@@ -124,8 +128,8 @@ struct ForwardContext {
 class MSA_API SparseImpl {
  public:
   struct Config {
-    std::int64_t num_heads = 64;     ///< Hq
-    std::int64_t num_kv_heads = 4;   ///< Hkv
+    std::int64_t num_heads = 64;    ///< Hq
+    std::int64_t num_kv_heads = 4;  ///< Hkv
     float scale = 0.08838834764831845f;
     DType kv_cache_dtype = DType::bf16;  ///< gives a u8 cache its fp8 type
     bool invariant = false;
@@ -133,9 +137,11 @@ class MSA_API SparseImpl {
   /// \throws Error naming every wrong field.
   explicit SparseImpl(const Config& config);
 
-  /// query and output `[≥ T, Hq·128]` bf16|f16, kv_cache `[pages, Hkv, 128, 256]`. Decode part on rows
-  /// [0, nd), prefill part on [nd, T), in place in `output`; scales folded in where the cache is fp8.
-  /// No metadata for the layer (profiling run) → output is returned untouched.
+  /// query and output `[≥ T, Hq·128]` bf16|f16, kv_cache `[pages, Hkv, 128, 256]`. Decode part on
+  /// rows [0, nd), prefill part on [nd, T), in place in `output`; scales folded in where the cache
+  /// is fp8. Without metadata (profiling run) output is returned untouched. \throws Error listing
+  /// every argument that is wrong, or naming a layer that the step's metadata does not hold; output
+  /// is untouched then.
   Tensor forward(const LayerContext& layer, const ConstTensor& query, const Tensor& kv_cache,
                  const Tensor& output, const ForwardContext& context) const;
 
@@ -159,13 +165,16 @@ class MSA_API Indexer {
     SelectRule rule;
     bool exact = false;
   };
+  /// \throws Error naming every wrong field.
   explicit Indexer(const Config& config);
 
   /// Rows of the selection buffer for `max_tokens` tokens: rounded up to 4.
   static std::int64_t buffer_rows(std::int64_t max_tokens) { return (max_tokens + 3) / 4 * 4; }
 
-  /// index_q `[≥ T, Hi·128]` or `[≥ T, Hi, 128]`, index_cache `[pages, 128, 128]`, index_block_table
+  /// index_q `[≥ T, Hi·128]` or `[≥ T, Hi, 128]`, index_cache `[pages, 128, 128]`,
+  /// index_block_table
   /// `[R, W]`; writes rows < T of layer.topk_indices. Without metadata nothing is touched.
+  /// \throws Error as SparseImpl::forward does.
   void forward(const LayerContext& layer, const ConstTensor& index_q,
                const ConstTensor& index_cache, const ConstTensor& index_block_table,
                const ForwardContext& context) const;
@@ -180,15 +189,19 @@ class MSA_API Indexer {
 };
 
 /// Arguments of layer_step: one attention layer of one step, from qkv rows to attention output.
+/// What a call takes from an earlier one may be left out of it.
 struct LayerStepArgs {
   WriteCacheArgs write;  // q_out and index_q_out are the buffers that index and attend read
-  IndexArgs index;       // index_q and index_cache are taken from `write`
-  AttendArgs attend;     // q, kv_cache, selection and scales are taken from `write` and `index`
+  IndexArgs index;       // index_q, index_cache and stream are taken from `write`
+  AttendArgs attend;     // q, kv_cache, scales and stream are taken from `write`, selection and
+                         // workspace from `index`
 };
 
-/// write_cache → index_blocks → attend.
+/// write_cache → index_blocks → attend, with the bits of the three calls.
+///
+/// \throws Error listing every argument of the three that is wrong; nothing is written then.
 MSA_API void layer_step(const LayerStepArgs& args);
-/// Workspace of layer_step, shared by its operators.
+/// Bytes of `index.workspace` that layer_step needs: index_blocks and attend use it in turn.
 MSA_API std::size_t workspace_size(const LayerStepArgs& args);
 
 }  // namespace msa

@@ -146,16 +146,24 @@ class MSA_API PageAllocator {
     std::int32_t newer = -1;
   };
 
-  std::int64_t shareable_groups(const Request& request) const;
-  std::int64_t count_hits(std::span<const std::uint64_t> hashes, std::int64_t& idle_groups) const;
-  void hold(std::int32_t group, Sequence& sequence);
-  void drop(std::int32_t group) noexcept;
-  std::span<std::int32_t> pages_of(std::int32_t group);
-  void list_append(std::int32_t group) noexcept;
-  void list_remove(std::int32_t group) noexcept;
-  void evict_oldest() noexcept;
-  void take_pages(Sequence& sequence, std::int64_t pages);
+  /// What `begin` finds of a prompt: the leading groups published, and how many of them nobody
+  /// holds.
+  struct Hits {
+    std::int64_t groups = 0;
+    std::int64_t idle = 0;
+  };
+
+  Hits find(std::span<const std::uint64_t> hashes) const;
+  void hold(std::int32_t group, Sequence& sequence) noexcept;
+  void take_pages(Sequence& sequence, std::int64_t pages) noexcept;
   void release(Sequence& sequence) noexcept;
+  void drop(std::int32_t group) noexcept;
+  void free_oldest() noexcept;
+  void append_newest(std::int32_t group) noexcept;
+  void unlink(std::int32_t group) noexcept;
+  std::span<std::int32_t> pages_of(std::int32_t group);
+  std::int64_t pages_in_use() const;
+  void check_owner(const Sequence& sequence, const char* call) const;
 
   Config config_;
   std::vector<std::int32_t> free_pages_;  // a stack

@@ -139,6 +139,13 @@ void check_memory(Checker& check, const AttendArgs& a) {
 
 }  // namespace
 
+void check_call(const AttendArgs& args) {
+  Checker check("attend");
+  validate(check, args);
+  check.raise();
+  ready_backend("attend", args);
+}
+
 void attend(const AttendArgs& args) {
   Checker check("attend");
   validate(check, args);

@@ -35,9 +35,9 @@ const Backend& choose_backend(const char* op, const Args& args) {
   throw Error(ErrorCode::unsupported, std::move(failures));
 }
 
-/// Runs validated arguments.
+/// The backend that will serve validated arguments, with a workspace that is large enough for it.
 template <class Args>
-void dispatch(const char* op, const Args& args) {
+const Backend& ready_backend(const char* op, const Args& args) {
   const Backend& backend = choose_backend(op, args);
   if constexpr (requires { args.workspace; }) {
     const std::size_t needed = backend.workspace_size(args);
@@ -48,8 +48,22 @@ void dispatch(const char* op, const Args& args) {
     }
     check.raise(ErrorCode::workspace);
   }
+  return backend;
+}
+
+/// Runs validated arguments.
+template <class Args>
+void dispatch(const char* op, const Args& args) {
+  const Backend& backend = ready_backend(op, args);
   backend.run(args);
   record_call(op, backend);
 }
+
+/// Throws what the operator would throw for these arguments, memory contents (MSA_CHECK=1) aside:
+/// for a call of several operators, which must not write anything before all of them are known to
+/// pass.
+void check_call(const WriteCacheArgs& args);
+void check_call(const IndexArgs& args);
+void check_call(const AttendArgs& args);
 
 }  // namespace msa

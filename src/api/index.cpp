@@ -172,6 +172,13 @@ std::size_t query(const char* op, const Args& args) {
 
 }  // namespace
 
+void check_call(const IndexArgs& args) {
+  Checker check("index_blocks");
+  validate(check, args);
+  check.raise();
+  ready_backend("index_blocks", args);
+}
+
 void index_blocks(const IndexArgs& args) { call("index_blocks", args); }
 void index_scores(const IndexScoresArgs& args) { call("index_scores", args); }
 void select_blocks(const SelectArgs& args) { call("select_blocks", args); }

@@ -270,6 +270,13 @@ void call(const char* op, const Args& args) {
 
 }  // namespace
 
+void check_call(const WriteCacheArgs& args) {
+  Checker check("write_cache");
+  validate(check, args);
+  check.raise();
+  ready_backend("write_cache", args);
+}
+
 void write_cache(const WriteCacheArgs& args) { call("write_cache", args); }
 void insert_cache(const InsertCacheArgs& args) { call("insert_cache", args); }
 

@@ -1,0 +1,93 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <limits>
+
+#include "common/numeric.h"
+#include "serving/forward.h"
+
+namespace msa {
+namespace {
+
+constexpr const char* call_name = "SparseImpl::forward";
+constexpr std::int64_t max_int32 = std::numeric_limits<std::int32_t>::max();
+
+/// The cache under the type that the layer was made for: fp8 caches arrive as bytes.
+ConstTensor typed_cache(Checker& check, const ConstTensor& cache,
+                        const SparseImpl::Config& config) {
+  const bool bytes = cache.dtype == DType::u8 && is_fp8(config.kv_cache_dtype);
+  check.require(bytes || cache.dtype == config.kv_cache_dtype, "kv_cache",
+                cat("has dtype ", name(cache.dtype), "; allowed: ", name(config.kv_cache_dtype),
+                    is_fp8(config.kv_cache_dtype) ? " or u8" : "", " (", describe(cache), ")"));
+  check.require(
+      cache.rank != 4 || cache.shape[1] == config.num_kv_heads, "kv_cache",
+      cat("has ", describe(cache), "; expected [pages, ", config.num_kv_heads, ", 128, 256]"));
+  return bytes ? cache.as(config.kv_cache_dtype) : cache;
+}
+
+/// The whole step as one call of attend: decode rows [0, nd), prefill rows [nd, T).
+AttendArgs attend_args(const SparseImpl::Config& config, const SparseMetadata& metadata,
+                       const LayerContext& layer, const ConstTensor& query,
+                       const ConstTensor& kv_cache, const Tensor& output,
+                       const ForwardContext& context) {
+  Checker check(call_name);
+  AttendArgs args;
+  args.q = view_by_head(check, "query", query, config.num_heads);
+  const ConstTensor out = view_by_head(check, "output", output, config.num_heads);
+  args.out = Tensor(output.data, out.dtype, std::span(out.shape).first(3),
+                    std::span(out.stride).first(3), out.device);
+  args.kv_cache = typed_cache(check, kv_cache, config);
+  check.raise();
+  args.selection = layer.topk_indices;
+  args.batch = metadata.batch;
+  args.softmax_scale = config.scale;
+  if (is_fp8(config.kv_cache_dtype)) {
+    args.k_scale = layer.k_scale;
+    args.v_scale = layer.v_scale;
+  }
+  args.invariant = config.invariant;
+  args.workspace_cap = context.workspace_cap;
+  args.workspace = context.workspace;
+  args.stream = context.stream;
+  return args;
+}
+
+}  // namespace
+
+SparseImpl::SparseImpl(const Config& config) : config_(config) {
+  Checker check("SparseImpl");
+  const bool heads_ok = check.range("num_heads", config.num_heads, 1, max_int32) &
+                        check.range("num_kv_heads", config.num_kv_heads, 1, max_int32);
+  if (heads_ok) {
+    check.require(config.num_heads % config.num_kv_heads == 0 &&
+                      config.num_heads / config.num_kv_heads <= max_group,
+                  "num_heads",
+                  cat("is ", config.num_heads, "; allowed: 1 to ", max_group,
+                      " times num_kv_heads, ", config.num_kv_heads));
+  }
+  check.require(std::isfinite(config.scale), "scale",
+                cat("is ", config.scale, "; allowed: a finite number"));
+  check.require(SparseBackend::supports_kv_cache_dtype(msa::name(config.kv_cache_dtype)),
+                "kv_cache_dtype",
+                cat("is ", msa::name(config.kv_cache_dtype), "; allowed: bf16, f16, e4m3, e5m2"));
+  check.raise();
+}
+
+Tensor SparseImpl::forward(const LayerContext& layer, const ConstTensor& query,
+                           const Tensor& kv_cache, const Tensor& output,
+                           const ForwardContext& context) const {
+  if (const SparseMetadata* metadata = find_metadata(call_name, layer, context)) {
+    attend(attend_args(config_, *metadata, layer, query, kv_cache, output, context));
+  }
+  return output;
+}
+
+std::size_t SparseImpl::workspace_size(const LayerContext& layer, const ConstTensor& query,
+                                       const Tensor& kv_cache, const Tensor& output,
+                                       const ForwardContext& context) const {
+  const SparseMetadata* metadata = find_metadata(call_name, layer, context);
+  if (metadata == nullptr) return 0;
+  return msa::workspace_size(
+      attend_args(config_, *metadata, layer, query, kv_cache, output, context));
+}
+
+}  // namespace msa
