@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstdlib>
 
+#include "cpu/parallel.h"
+#include "msa/device.h"
 #include "msa/error.h"
 
 namespace msa::cpu {
@@ -68,3 +70,15 @@ void set_isa_for_testing(Isa isa) {
 }
 
 }  // namespace msa::cpu
+
+namespace msa {
+
+CpuInfo cpu_info() {
+  CpuInfo info;
+  info.isa = cpu::name(cpu::chosen_isa());
+  for (cpu::Isa isa : cpu::available_isas()) info.available.emplace_back(cpu::name(isa));
+  info.threads = cpu::num_threads();
+  return info;
+}
+
+}  // namespace msa

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <type_traits>
 #include <vector>
 
 /// \file
@@ -16,7 +17,8 @@ namespace msa::cpu {
 /// Instruction sets of this build, lowest first.
 enum class Isa { baseline, avx2, avx512 };
 
-/// "baseline" (SSE2 on x86-64, NEON on Arm), "avx2", "avx512".
+/// "baseline" (plain loops that the compiler turns into SSE2 on x86-64, NEON on Arm), "avx2",
+/// "avx512".
 const char* name(Isa isa);
 
 /// What this build holds and this machine can execute, lowest first.
@@ -29,18 +31,35 @@ Isa chosen_isa();
 /// Forces a set for tests, which run every available one in one process.
 void set_isa_for_testing(Isa isa);
 
+template <class Function>
+Function* choose_function(Function* baseline, std::type_identity_t<Function>* avx2,
+                          std::type_identity_t<Function>* avx512) {
+  const Isa isa = chosen_isa();
+  if (isa == Isa::avx512 && avx512 != nullptr) return avx512;
+  if (isa >= Isa::avx2 && avx2 != nullptr) return avx2;
+  return baseline;
+}
+
 }  // namespace msa::cpu
 
 /// Targets that foreach_target.h compiles besides the baseline: the two steps that matter for f32
 /// products. Included before hwy headers by every kernel source.
 #if defined(__x86_64__)
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
-#define MSA_CPU_CHOOSE(function)                                                 \
-  (::msa::cpu::chosen_isa() == ::msa::cpu::Isa::avx512 ? &N_AVX3::function       \
-   : ::msa::cpu::chosen_isa() == ::msa::cpu::Isa::avx2 ? &N_AVX2::function       \
-                                                       : &N_SSE2::function)
+// Off by default before GCC 12.3, which turns high halves of integer products into wrong code (GCC
+// bug 106322). No kernel takes one, and the alternative has vectors of one lane.
+#define HWY_BROKEN_EMU128 0
 #else
 // Scalable vectors cannot live in arrays, which our register tiles need: NEON serves Arm.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
-#define MSA_CPU_CHOOSE(function) (&HWY_STATIC_NAMESPACE::function)
+#endif
+
+/// The variant of `function` for the chosen set; null entries are sets that this build lacks
+/// because its compiler flags already ask for more.
+#if defined(__x86_64__)
+#define MSA_CPU_CHOOSE(function)                                                         \
+  ::msa::cpu::choose_function(&HWY_STATIC_DISPATCH(function), HWY_CHOOSE_AVX2(function), \
+                              HWY_CHOOSE_AVX3(function))
+#else
+#define MSA_CPU_CHOOSE(function) (&HWY_STATIC_DISPATCH(function))
 #endif
