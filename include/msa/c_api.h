@@ -1,0 +1,346 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "msa/export.h"
+
+/// \file
+/// The C ABI: every operator of the C++ API for C, ctypes, cffi and the like.
+///
+/// Rules that hold for the whole file:
+/// - Functions that can fail return a `msa_status`; `msa_last_error()` then holds the full text,
+/// one
+///   failed condition a line. No C++ exception leaves the library.
+/// - A struct that starts with `struct_size` may grow at its end in later versions. Fill it with
+/// its
+///   `…_init(&s, sizeof s)` first, then set what you need. A smaller size (a program built against
+///   an older header) leaves the missing fields at their defaults; a larger one (a newer header) is
+///   accepted as long as the bytes that this library does not know are zero.
+/// - Structs without `struct_size` never change, and no field ever takes the place of padding.
+/// - Tensors are views: the library keeps no pointer after a call. Tensors that an operator only
+/// reads
+///   are never written, although `msa_tensor.data` is not const.
+/// - Shapes, types and meaning of the fields are those of the C++ header that the struct names. A
+/// tensor
+///   of rank 0 without data counts as not given.
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// Result of a call: 0 or one of the MSA_ERROR_ values.
+typedef int32_t msa_status;
+enum {
+  MSA_OK = 0,
+  MSA_ERROR_INVALID_ARGUMENT = 1, /**< an argument is wrong whatever the machine */
+  MSA_ERROR_UNSUPPORTED = 2,      /**< no backend on this machine serves the call */
+  MSA_ERROR_WORKSPACE = 3,        /**< the workspace is too small, or its cap cannot be met */
+  MSA_ERROR_DEVICE = 4,           /**< a device or launch error */
+  MSA_ERROR_IO = 5,               /**< a file that cannot be read or written */
+  MSA_ERROR_INTERNAL = 6          /**< a fault of the library, or no memory left */
+};
+
+/// Element type of a tensor: msa::DType.
+typedef int32_t msa_dtype;
+enum {
+  MSA_F32 = 0,
+  MSA_BF16 = 1,
+  MSA_F16 = 2,
+  MSA_E4M3 = 3,
+  MSA_E5M2 = 4,
+  MSA_I32 = 5,
+  MSA_I64 = 6,
+  MSA_U8 = 7
+};
+
+/// Where a tensor's memory lives: msa::DeviceType.
+typedef int32_t msa_device_type;
+enum { MSA_CPU = 0, MSA_CUDA = 1, MSA_CUDA_HOST = 2 };
+
+/// Named physical order of a KV cache: msa::KVLayout.
+typedef int32_t msa_kv_layout;
+enum { MSA_LBHNC = 0, MSA_LBNHC = 1, MSA_LHBNC = 2, MSA_BLHNC = 3, MSA_BLNHC = 4, MSA_BHLNC = 5 };
+
+/// Largest rank of a tensor.
+#define MSA_MAX_RANK 5
+
+/// A strided view: msa::Tensor. Strides count elements.
+typedef struct msa_tensor {
+  void* data;
+  msa_dtype dtype;
+  msa_device_type device_type;
+  int32_t device_index;
+  int32_t rank; /**< 0 to MSA_MAX_RANK */
+  int64_t shape[MSA_MAX_RANK];
+  int64_t stride[MSA_MAX_RANK];
+} msa_tensor;
+
+/// A factor, given as a host number or as one f32 on the tensors' device: msa::Scale.
+typedef struct msa_scale {
+  msa_tensor tensor; /**< [1] f32, optional; where it is given, `value` is ignored */
+  float value;
+} msa_scale;
+
+/// One layer of a KV cache, packed or as two views: msa::KVCache.
+typedef struct msa_kv_cache {
+  msa_tensor packed; /**< [pages, Hkv, 128, 256] */
+  msa_tensor k;      /**< [pages, Hkv, 128, 128], only where `packed` is not given */
+  msa_tensor v;      /**< [pages, Hkv, 128, 128] */
+} msa_kv_cache;
+
+/// Caller-owned scratch memory: msa::Workspace.
+typedef struct msa_workspace {
+  void* data;
+  size_t bytes;
+} msa_workspace;
+
+/// The rule of choice of the indexer: msa::SelectRule. Defaults: 0, 1, 0.
+typedef struct msa_select_rule {
+  int64_t init_blocks;
+  int64_t local_blocks;
+  int32_t reduce_heads; /**< 0 or 1 */
+} msa_select_rule;
+
+/// The batch of one step: msa::BatchMetadata (msa/metadata.h).
+typedef struct msa_batch {
+  size_t struct_size;
+  msa_tensor seq_lens;     /**< [R] i32 */
+  msa_tensor block_table;  /**< [R, W] i32 */
+  msa_tensor cu_seqlens_q; /**< [R_p + 1] i32 */
+  msa_tensor context_lens; /**< [R_p] i32 */
+  int64_t num_decodes;
+  int64_t num_prefills;
+  int64_t decode_query_len; /**< default 1 */
+  int64_t num_actual_tokens;
+  int64_t max_query_len;
+  int64_t max_seq_len;
+} msa_batch;
+
+/// Arguments of msa_write_cache: msa::WriteCacheArgs (msa/write_cache.h).
+typedef struct msa_write_cache_args {
+  size_t struct_size;
+  msa_tensor qkv;
+  msa_tensor positions;
+  msa_tensor cos_sin;
+  msa_tensor q_norm;
+  msa_tensor k_norm;
+  msa_tensor index_q_norm;
+  msa_tensor index_k_norm;
+  float norm_eps; /**< default 1e-6 */
+  msa_tensor slot_mapping;
+  msa_tensor index_slot_mapping;
+  msa_tensor q_out;
+  msa_kv_cache kv_cache;
+  msa_tensor index_q_out;
+  msa_tensor index_cache;
+  msa_scale k_scale; /**< default 1 */
+  msa_scale v_scale; /**< default 1 */
+  int64_t num_tokens;
+  void* stream;
+} msa_write_cache_args;
+
+/// Arguments of msa_insert_cache: msa::InsertCacheArgs (msa/write_cache.h).
+typedef struct msa_insert_cache_args {
+  size_t struct_size;
+  msa_tensor k;
+  msa_tensor v;
+  msa_tensor slot_mapping;
+  msa_kv_cache kv_cache;
+  msa_tensor index_k;
+  msa_tensor index_slot_mapping;
+  msa_tensor index_cache;
+  msa_scale k_scale; /**< default 1 */
+  msa_scale v_scale; /**< default 1 */
+  int64_t num_tokens;
+  void* stream;
+} msa_insert_cache_args;
+
+/// Arguments of msa_copy_pages: msa::CopyPagesArgs (msa/copy_pages.h).
+typedef struct msa_copy_pages_args {
+  size_t struct_size;
+  msa_tensor src;
+  msa_tensor dst;
+  msa_tensor pairs;
+  void* stream;
+} msa_copy_pages_args;
+
+/// Arguments of msa_index_blocks: msa::IndexArgs (msa/index.h).
+typedef struct msa_index_blocks_args {
+  size_t struct_size;
+  msa_tensor index_q;
+  msa_tensor index_cache;
+  const msa_batch* batch; /**< its block_table is the index cache's */
+  msa_tensor selection;
+  msa_select_rule rule;
+  int32_t exact;        /**< 0 or 1, default 0 */
+  size_t workspace_cap; /**< default 256 MiB */
+  msa_workspace workspace;
+  void* stream;
+} msa_index_blocks_args;
+
+/// Arguments of msa_index_scores: msa::IndexScoresArgs (msa/index.h).
+typedef struct msa_index_scores_args {
+  size_t struct_size;
+  msa_tensor index_q;
+  msa_tensor index_cache;
+  const msa_batch* batch;
+  msa_tensor scores;
+  int32_t exact;        /**< 0 or 1, default 0 */
+  size_t workspace_cap; /**< default 256 MiB */
+  msa_workspace workspace;
+  void* stream;
+} msa_index_scores_args;
+
+/// Arguments of msa_select_blocks: msa::SelectArgs (msa/index.h).
+typedef struct msa_select_blocks_args {
+  size_t struct_size;
+  msa_tensor scores;
+  msa_tensor valid_blocks;
+  msa_tensor selection;
+  int64_t num_tokens;
+  msa_select_rule rule;
+  size_t workspace_cap; /**< default 256 MiB */
+  msa_workspace workspace;
+  void* stream;
+} msa_select_blocks_args;
+
+/// Arguments of msa_attend: msa::AttendArgs (msa/attend.h).
+typedef struct msa_attend_args {
+  size_t struct_size;
+  msa_tensor q;
+  msa_kv_cache kv_cache;
+  msa_tensor selection;
+  const msa_batch* batch;
+  msa_tensor out;
+  msa_tensor lse;       /**< optional */
+  msa_scale k_scale;    /**< default 1 */
+  msa_scale v_scale;    /**< default 1 */
+  float softmax_scale;  /**< default 128^-0.5 */
+  int32_t causal;       /**< 0 or 1, default 1 */
+  int32_t invariant;    /**< 0 or 1, default 0 */
+  int32_t shard_rank;   /**< msa::KVShard, default 0 */
+  int32_t shard_world;  /**< default 1 */
+  size_t workspace_cap; /**< default 256 MiB */
+  msa_workspace workspace;
+  void* stream;
+} msa_attend_args;
+
+/// Arguments of msa_merge_states: msa::MergeArgs (msa/merge.h).
+typedef struct msa_merge_states_args {
+  size_t struct_size;
+  msa_tensor out_a;
+  msa_tensor lse_a;
+  msa_tensor out_b;
+  msa_tensor lse_b;
+  msa_tensor out;
+  msa_tensor lse;
+  void* stream;
+} msa_merge_states_args;
+
+/// Arguments of msa_layer_step: msa::LayerStepArgs (msa/layer.h). The three are read like the
+/// operators' own arguments; what layer_step takes from an earlier one may be left out of the later
+/// ones.
+typedef struct msa_layer_step_args {
+  size_t struct_size;
+  const msa_write_cache_args* write;
+  const msa_index_blocks_args* index;
+  const msa_attend_args* attend;
+} msa_layer_step_args;
+
+/// \name Defaults
+/// Fill a struct with its defaults; `struct_size` is `sizeof` the struct in the caller's header.
+/// Nothing happens where `args` is null or `struct_size` too small to hold itself.
+/// @{
+MSA_API void msa_batch_init(msa_batch* batch, size_t struct_size);
+MSA_API void msa_write_cache_args_init(msa_write_cache_args* args, size_t struct_size);
+MSA_API void msa_insert_cache_args_init(msa_insert_cache_args* args, size_t struct_size);
+MSA_API void msa_copy_pages_args_init(msa_copy_pages_args* args, size_t struct_size);
+MSA_API void msa_index_blocks_args_init(msa_index_blocks_args* args, size_t struct_size);
+MSA_API void msa_index_scores_args_init(msa_index_scores_args* args, size_t struct_size);
+MSA_API void msa_select_blocks_args_init(msa_select_blocks_args* args, size_t struct_size);
+MSA_API void msa_attend_args_init(msa_attend_args* args, size_t struct_size);
+MSA_API void msa_merge_states_args_init(msa_merge_states_args* args, size_t struct_size);
+MSA_API void msa_layer_step_args_init(msa_layer_step_args* args, size_t struct_size);
+/// @}
+
+/// \name Operators
+/// See the C++ function of the same name. Outputs are untouched where the result is not MSA_OK.
+/// @{
+MSA_API msa_status msa_write_cache(const msa_write_cache_args* args);
+MSA_API msa_status msa_insert_cache(const msa_insert_cache_args* args);
+MSA_API msa_status msa_copy_pages(const msa_copy_pages_args* args);
+MSA_API msa_status msa_index_blocks(const msa_index_blocks_args* args);
+MSA_API msa_status msa_index_scores(const msa_index_scores_args* args);
+MSA_API msa_status msa_select_blocks(const msa_select_blocks_args* args);
+MSA_API msa_status msa_attend(const msa_attend_args* args);
+MSA_API msa_status msa_merge_states(const msa_merge_states_args* args);
+MSA_API msa_status msa_layer_step(const msa_layer_step_args* args);
+/// @}
+
+/// \name Workspace sizes
+/// Write to `*bytes` the workspace that the call of the same arguments needs.
+/// @{
+MSA_API msa_status msa_index_blocks_workspace_size(const msa_index_blocks_args* args,
+                                                   size_t* bytes);
+MSA_API msa_status msa_index_scores_workspace_size(const msa_index_scores_args* args,
+                                                   size_t* bytes);
+MSA_API msa_status msa_select_blocks_workspace_size(const msa_select_blocks_args* args,
+                                                    size_t* bytes);
+MSA_API msa_status msa_attend_workspace_size(const msa_attend_args* args, size_t* bytes);
+MSA_API msa_status msa_layer_step_workspace_size(const msa_layer_step_args* args, size_t* bytes);
+/// @}
+
+/// Text of this thread's last call that returned a msa_status: all failed conditions, one a line;
+/// "" after MSA_OK. Valid until the thread's next such call.
+MSA_API const char* msa_last_error(void);
+/// Name of the backend that served this thread's last operator; "" before the first.
+MSA_API const char* msa_last_backend(void);
+/// Version of the library, "1.2.3".
+MSA_API const char* msa_version(void);
+
+/// "ok", "invalid_argument", …; "unknown" for other values.
+MSA_API const char* msa_status_name(msa_status status);
+/// "bf16", …; "invalid" for other values.
+MSA_API const char* msa_dtype_name(msa_dtype dtype);
+/// "LBHNC", …; "invalid" for other values.
+MSA_API const char* msa_kv_layout_name(msa_kv_layout layout);
+/// Reads a type's name, engines' aliases included (msa::parse_dtype).
+MSA_API msa_status msa_parse_dtype(const char* text, msa_dtype* dtype);
+/// Reads a layout's name, "HND" and "NHD" included (msa::parse_kv_layout).
+MSA_API msa_status msa_parse_kv_layout(const char* text, msa_kv_layout* layout);
+
+/// Writes to `*view` a dense row-major CPU tensor of `rank` dimensions.
+MSA_API msa_status msa_tensor_dense(void* data, msa_dtype dtype, int32_t rank, const int64_t* shape,
+                                    msa_tensor* view);
+
+/// A cache that holds all layers of a model in a named order.
+typedef struct msa_kv_cache_shape {
+  int64_t layers;
+  int64_t pages;
+  int64_t heads; /**< Hkv */
+} msa_kv_cache_shape;
+
+/// Writes to `*view` layer `layer`'s packed CPU view `[pages, heads, 128, 256]` of a cache that
+/// starts at `base` (msa::kv_layer_view). For device memory set the view's device afterwards.
+MSA_API msa_status msa_kv_layer_view(void* base, msa_dtype dtype, msa_kv_layout layout,
+                                     const msa_kv_cache_shape* shape, int64_t layer,
+                                     msa_tensor* view);
+
+/// Called after each operator call on the calling thread (msa::set_log_callback).
+typedef void (*msa_log_callback)(void* context, const char* op, const char* backend);
+/// Sets the process's log callback; null switches it off. Must not be changed while calls run.
+MSA_API void msa_set_log_callback(msa_log_callback callback, void* context);
+
+/// Runs body(body_context, i) for every i in [0, tasks) and returns when all are done.
+typedef void (*msa_parallel_for)(void* context, int64_t tasks,
+                                 void (*body)(void* body_context, int64_t task),
+                                 void* body_context);
+/// Lets the host program's threads run the CPU backend (msa::set_parallel_for); null restores the
+/// built-in pool. Must not be changed while calls run.
+MSA_API void msa_set_parallel_for(msa_parallel_for function, void* context);
+
+#ifdef __cplusplus
+}
+#endif
