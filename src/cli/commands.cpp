@@ -1,0 +1,12 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#include "cli/command.h"
+
+namespace msa::cli {
+
+std::vector<std::unique_ptr<Command>> all_commands() {
+  std::vector<std::unique_ptr<Command>> commands;
+  commands.push_back(make_info());
+  return commands;
+}
+
+}  // namespace msa::cli

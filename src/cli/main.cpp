@@ -1,0 +1,86 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "msa/device.h"
+#include "msa/error.h"
+
+namespace msa::cli {
+namespace {
+
+const char* const description = "MiniMax sparse attention over paged KV caches.";
+const char* const footer =
+    "Exit codes: 0 ok, 1 a check failed, 2 wrong usage or input, 3 no suitable device.\n"
+    "Environment: MSA_BACKEND, MSA_CPU_ISA, MSA_THREADS, MSA_CHECK, NO_COLOR.";
+
+void print_error(const std::string& text) { fmt::print(stderr, "msa: error: {}\n", text); }
+
+int run_guarded(Command& command, Console& console) {
+  try {
+    return command.run(console);
+  } catch (const Error& error) {
+    for (const std::string& failure : error.failures()) print_error(failure);
+    const bool no_device =
+        error.code() == ErrorCode::unsupported || error.code() == ErrorCode::device;
+    return no_device ? exit_no_device : exit_usage;
+  } catch (const std::bad_alloc&) {
+    print_error("not enough memory");
+  } catch (const std::exception& error) {
+    print_error(error.what());
+  }
+  return exit_usage;
+}
+
+/// A full disk or a closed pipe behind stdout must not look like success.
+int with_flushed_stdout(int code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  print_error("cannot write to stdout");
+  return exit_usage;
+}
+
+int main_guarded(int argc, char** argv) {
+  Console console(argc, argv);
+  CLI::App app(description, "msa");
+  app.footer(footer);
+  app.set_version_flag("--version", std::string("msa ") + version(), "Print the version and exit");
+  app.get_formatter()->column_width(34);
+  app.require_subcommand(1);
+
+  const std::vector<std::unique_ptr<Command>> commands = all_commands();
+  for (const std::unique_ptr<Command>& command : commands) {
+    CLI::App* sub = app.add_subcommand(command->name(), command->summary());
+    if (!command->visible()) sub->group("");
+    command->add_options(*sub);
+    if (command->visible()) console.add_options(*sub);
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // CLI11 prints help and version to stdout with code 0, faults to stderr with codes of its own.
+    return with_flushed_stdout(app.exit(error) == 0 ? exit_ok : exit_usage);
+  }
+  for (const std::unique_ptr<Command>& command : commands) {
+    if (app.got_subcommand(command->name())) {
+      return with_flushed_stdout(run_guarded(*command, console));
+    }
+  }
+  return exit_usage;
+}
+
+}  // namespace
+}  // namespace msa::cli
+
+int main(int argc, char** argv) {
+  try {
+    return msa::cli::main_guarded(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "msa: error: %s\n", error.what());
+    return msa::cli::exit_usage;
+  }
+}

@@ -1,0 +1,128 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#include "cli/system_info.h"
+
+#include <sched.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "msa/device.h"
+
+namespace msa::cli {
+namespace {
+
+/// The value of the first line "key : value" of a /proc file; "" where there is none.
+std::string proc_value(const char* path, const std::string& key) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (line.compare(0, key.size(), key) != 0) continue;
+    const std::size_t colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    const std::size_t begin = line.find_first_not_of(" \t", colon + 1);
+    return begin == std::string::npos ? "" : line.substr(begin);
+  }
+  return "";
+}
+
+std::int64_t meminfo_bytes(const std::string& key) {
+  return std::strtoll(proc_value("/proc/meminfo", key).c_str(), nullptr, 10) * 1024;
+}
+
+int usable_cores(int online) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : online;
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+std::string trimmed(const std::string& text) {
+  const std::size_t begin = text.find_first_not_of(' ');
+  return begin == std::string::npos ? ""
+                                    : text.substr(begin, text.find_last_not_of(' ') - begin + 1);
+}
+
+Json backends_json() {
+  Json list = Json::array();
+  for (const BackendInfo& backend : backends()) {
+    list.push_back({{"name", backend.name},
+                    {"available", backend.reasons.empty()},
+                    {"reasons", backend.reasons}});
+  }
+  return list;
+}
+
+}  // namespace
+
+BuildInfo build_info() {
+  return {MSA_BUILD_COMPILER, MSA_BUILD_TYPE, trimmed(MSA_BUILD_FLAGS), MSA_BUILD_SANITIZE};
+}
+
+MachineInfo machine_info() {
+  MachineInfo info;
+  info.cpu = proc_value("/proc/cpuinfo", "model name");
+  if (info.cpu.empty()) info.cpu = "unknown";
+  utsname system{};
+  if (uname(&system) == 0) {
+    info.architecture = system.machine;
+    info.system = std::string(system.sysname) + " " + system.release;
+  }
+  info.online_cores = static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
+  info.usable_cores = usable_cores(info.online_cores);
+  info.memory = meminfo_bytes("MemTotal");
+  info.available = meminfo_bytes("MemAvailable");
+  return info;
+}
+
+std::vector<std::pair<std::string, std::string>> environment_switches() {
+  std::vector<std::pair<std::string, std::string>> switches;
+  for (const char* name : {"MSA_BACKEND", "MSA_CPU_ISA", "MSA_THREADS", "MSA_CHECK", "NO_COLOR"}) {
+    const char* value = std::getenv(name);
+    switches.emplace_back(name, value == nullptr ? "" : value);
+  }
+  return switches;
+}
+
+Json environment_json(const Console& console) {
+  const BuildInfo build = build_info();
+  const MachineInfo machine = machine_info();
+  const CpuInfo cpu = cpu_info();
+  Json switches = Json::object();
+  for (const auto& [name, value] : environment_switches()) {
+    if (!value.empty()) switches[name] = value;
+  }
+  return {{"date", utc_now()},
+          {"version", version()},
+          {"command", console.command_line()},
+          {"build",
+           {{"compiler", build.compiler},
+            {"type", build.type},
+            {"flags", build.flags},
+            {"sanitizers", build.sanitizers}}},
+          {"cpu",
+           {{"model", machine.cpu},
+            {"architecture", machine.architecture},
+            {"cores", machine.online_cores},
+            {"usable_cores", machine.usable_cores},
+            {"isa", cpu.isa},
+            {"isas_available", cpu.available},
+            {"threads", cpu.threads}}},
+          {"memory_bytes", machine.memory},
+          {"system", machine.system},
+          {"backends", backends_json()},
+          {"switches", switches}};
+}
+
+}  // namespace msa::cli
