@@ -33,11 +33,29 @@ void check_content(Checker& check, const char* argument, const ConstTensor& t) {
                     describe(t), ")"));
 }
 
+/// Between a CUDA device and the host, the host side is pinned and the pairs are on the device.
+void check_devices(Checker& check, const CopyPagesArgs& a) {
+  const bool src_on_gpu = a.src.device.type == DeviceType::cuda;
+  const bool dst_on_gpu = a.dst.device.type == DeviceType::cuda;
+  if (!src_on_gpu && !dst_on_gpu) {
+    check.same_device({{"src", a.src}, {"dst", a.dst}, {"pairs", a.pairs}});
+    return;
+  }
+  const Region gpu = src_on_gpu ? Region{"src", a.src} : Region{"dst", a.dst};
+  check.same_device({gpu, {"pairs", a.pairs}});
+  const Region other = src_on_gpu ? Region{"dst", a.dst} : Region{"src", a.src};
+  if (other.tensor.device.type == DeviceType::cuda) {
+    check.same_device({gpu, other});
+  } else {
+    check.require(other.tensor.device.type == DeviceType::cuda_host, other.name,
+                  cat("is in pageable host memory; allowed with '", gpu.name,
+                      "' on a CUDA device: pinned host memory (cuda_host) or that device"));
+  }
+}
+
 void validate(Checker& check, const CopyPagesArgs& a) {
-  const bool pairs_ok = check.tensor(
-      "pairs", a.pairs,
-      {.dtypes = {DType::i64}, .extents = {Extent::any("N"), Extent::exactly("2", 2)}});
-  (void)pairs_ok;
+  check.tensor("pairs", a.pairs,
+               {.dtypes = {DType::i64}, .extents = {Extent::any("N"), Extent::exactly("2", 2)}});
   const bool src_ok = check.tensor("src", a.src, cache_rule(a.src, false));
   const bool dst_ok = check.tensor("dst", a.dst, cache_rule(a.dst, true));
   if (src_ok) check_content(check, "src", a.src);
@@ -51,7 +69,8 @@ void validate(Checker& check, const CopyPagesArgs& a) {
         cat("is ", name(a.dst.dtype), " of ", describe(a.dst),
             "; expected src's type and page shape, ", name(a.src.dtype), " of ", describe(a.src)));
   }
-  if (a.pairs.data != nullptr) check.disjoint({"dst", a.dst}, {{"pairs", a.pairs}});
+  check_devices(check, a);
+  check.disjoint({"dst", a.dst}, {{"pairs", a.pairs}});
 }
 
 /// MSA_CHECK=1: pages in range, no destination twice, no page both ways.

@@ -1,0 +1,61 @@
+# The front door. `make run` and `make test` are all that a newcomer needs; everything they do is plain CMake.
+BUILD ?= build
+JOBS ?= $(shell nproc)
+CCACHE := $(shell command -v ccache)
+CMAKE_FLAGS := -G Ninja $(if $(CCACHE),-DCMAKE_CXX_COMPILER_LAUNCHER=$(CCACHE))
+CTEST := ctest --output-on-failure --timeout 900 -j $(JOBS)
+
+.PHONY: help run build test check format-check tidy docs asan tsan fuzz clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+run: build ## build, then serve a real request trace through sparse attention (about two minutes)
+	$(BUILD)/bin/msa replay data/mooncake_conversation_200.jsonl --json $(BUILD)/report.json --plot $(BUILD)/report.svg
+
+build: ## install what is missing, build the library and the command
+	@tools/install_deps build
+	cmake -S . -B $(BUILD) $(CMAKE_FLAGS) -DMSA_BUILD_TESTS=OFF
+	cmake --build $(BUILD) -j $(JOBS)
+
+test: ## install what is missing, build everything, run all tests
+	@tools/install_deps test
+	cmake -S . -B $(BUILD)/test $(CMAKE_FLAGS) -DMSA_WERROR=ON
+	cmake --build $(BUILD)/test -j $(JOBS)
+	$(CTEST) --test-dir $(BUILD)/test
+
+check: format-check docs tidy asan tsan fuzz ## the quality gates, one after the other
+
+format-check: ## sources are formatted
+	@tools/install_deps test
+	git ls-files '*.h' '*.cpp' '*.c' | xargs clang-format-14 --dry-run --Werror
+
+tidy: ## clang-tidy, warnings are errors
+	@tools/install_deps test
+	cmake -S . -B $(BUILD)/tidy $(CMAKE_FLAGS) -DCMAKE_C_COMPILER=clang-14 -DCMAKE_CXX_COMPILER=clang++-14 -DMSA_BUILD_TESTS=OFF
+	tools/run_tidy $(BUILD)/tidy $(JOBS)
+
+docs: ## the public headers' documentation is complete
+	@tools/install_deps test
+	doxygen docs/Doxyfile
+
+asan: ## the suite under the address and undefined-behaviour sanitizers
+	@tools/install_deps test
+	cmake -S . -B $(BUILD)/asan $(CMAKE_FLAGS) -DCMAKE_BUILD_TYPE=RelWithDebInfo -DMSA_SANITIZE=address,undefined
+	cmake --build $(BUILD)/asan -j $(JOBS)
+	$(CTEST) --test-dir $(BUILD)/asan -LE 'slow|install'
+
+tsan: ## the thread pool and calls from several threads under the thread sanitizer
+	@tools/install_deps test
+	cmake -S . -B $(BUILD)/tsan $(CMAKE_FLAGS) -DCMAKE_BUILD_TYPE=RelWithDebInfo -DMSA_SANITIZE=thread -DMSA_BUILD_CLI=OFF -DMSA_BUILD_EXAMPLES=OFF
+	cmake --build $(BUILD)/tsan -j $(JOBS) --target msa_thread_tests
+	$(CTEST) --test-dir $(BUILD)/tsan -L threads
+
+fuzz: ## each libFuzzer target for a bounded time
+	@tools/install_deps test
+	cmake -S . -B $(BUILD)/fuzz $(CMAKE_FLAGS) -DCMAKE_C_COMPILER=clang-14 -DCMAKE_CXX_COMPILER=clang++-14 -DCMAKE_BUILD_TYPE=RelWithDebInfo -DMSA_BUILD_FUZZ=ON
+	cmake --build $(BUILD)/fuzz -j $(JOBS) --target msa_fuzz
+	$(CTEST) --test-dir $(BUILD)/fuzz -L fuzz
+
+clean: ## remove what was built
+	rm -rf $(BUILD)

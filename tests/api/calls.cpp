@@ -1,0 +1,238 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#include "calls.h"
+
+namespace msa::testing {
+namespace {
+
+/// One decode request of 130 keys with one token, one prefill request of 3 tokens at context 126.
+BatchMetadata small_batch(Memory& memory) {
+  BatchMetadata b;
+  b.seq_lens = memory.i32({130, 129}, {2});
+  b.block_table = memory.i32({2, 1, 0, 3}, {2, 2});
+  b.cu_seqlens_q = memory.i32({0, 3}, {2});
+  b.context_lens = memory.i32({126}, {1});
+  b.num_decodes = 1;
+  b.num_prefills = 1;
+  b.decode_query_len = 1;
+  b.num_actual_tokens = 4;
+  b.max_query_len = 3;
+  b.max_seq_len = 130;
+  return b;
+}
+
+void name_batch(std::vector<Argument>& arguments, BatchMetadata& b) {
+  arguments.push_back({"seq_lens", &b.seq_lens});
+  arguments.push_back({"block_table", &b.block_table, true, true, {1}});
+  arguments.push_back({"cu_seqlens_q", &b.cu_seqlens_q});
+  arguments.push_back({"context_lens", &b.context_lens});
+}
+
+template <class Args>
+Workspace give_workspace(Memory& memory, const Args& args) {
+  const std::size_t bytes = workspace_size(args);
+  return {memory.dense(DType::u8, {static_cast<std::int64_t>(bytes) + 1}).data, bytes};
+}
+
+Call attend_call(bool packed) {
+  auto call = std::make_shared<AttendCall>();
+  AttendArgs& a = call->args;
+  if (!packed) {
+    a.kv_cache = ConstKVCache(ConstTensor(call->memory->dense(DType::bf16, {4, 2, 128, 128})),
+                              ConstTensor(call->memory->dense(DType::bf16, {4, 2, 128, 128})));
+  }
+  Call c{"attend", {}, [call] { attend(call->args); }, call->memory};
+  c.arguments = {{"q", &a.q},
+                 {"selection", &a.selection, false, true, {1, 2}},
+                 {"out", &a.out},
+                 {"lse", &a.lse, false, false}};
+  if (packed) {
+    c.arguments.push_back({"kv_cache", &a.kv_cache.packed, true, true, {0}});
+  } else {
+    c.arguments.push_back({"k_cache", &a.kv_cache.k, true, true, {0}});
+    c.arguments.push_back({"v_cache", &a.kv_cache.v, true, true, {0}});
+  }
+  name_batch(c.arguments, a.batch);
+  return c;
+}
+
+Call index_blocks_call() {
+  auto call = std::make_shared<IndexCall>();
+  IndexArgs& a = call->args;
+  Call c{"index_blocks", {}, [call] { index_blocks(call->args); }, call->memory};
+  c.arguments = {{"index_q", &a.index_q},
+                 {"index_cache", &a.index_cache, true, true, {0}},
+                 {"selection", &a.selection, false, true, {2}}};
+  name_batch(c.arguments, a.batch);
+  return c;
+}
+
+Call index_scores_call() {
+  struct State {
+    std::shared_ptr<Memory> memory = std::make_shared<Memory>();
+    IndexScoresArgs args;
+  };
+  auto state = std::make_shared<State>();
+  IndexScoresArgs& a = state->args;
+  a.batch = small_batch(*state->memory);
+  a.index_q = state->memory->dense(DType::bf16, {4, 2, 128});
+  a.index_cache = state->memory->dense(DType::bf16, {4, 128, 128});
+  a.scores = state->memory->dense(DType::f32, {2, 2, 4});
+  a.workspace = give_workspace(*state->memory, a);
+  Call c{"index_scores", {}, [state] { index_scores(state->args); }, state->memory};
+  c.arguments = {{"index_q", &a.index_q},
+                 {"index_cache", &a.index_cache, true, true, {0}},
+                 {"scores", &a.scores, false, true, {1}}};
+  name_batch(c.arguments, a.batch);
+  return c;
+}
+
+Call select_blocks_call() {
+  struct State {
+    std::shared_ptr<Memory> memory = std::make_shared<Memory>();
+    SelectArgs args;
+  };
+  auto state = std::make_shared<State>();
+  SelectArgs& a = state->args;
+  a.scores = state->memory->dense(DType::f32, {2, 5, 4});
+  a.valid_blocks = state->memory->i32({1, 5, 0, 3}, {4});
+  a.selection = state->memory->dense(DType::i32, {4, 2, 2});
+  a.num_tokens = 4;
+  a.workspace = give_workspace(*state->memory, a);
+  Call c{"select_blocks", {}, [state] { select_blocks(state->args); }, state->memory};
+  c.arguments = {{"scores", &a.scores, false, true, {1}},
+                 {"valid_blocks", &a.valid_blocks},
+                 {"selection", &a.selection, false, true, {2}}};
+  return c;
+}
+
+Call merge_states_call() {
+  struct State {
+    std::shared_ptr<Memory> memory = std::make_shared<Memory>();
+    MergeArgs args;
+  };
+  auto state = std::make_shared<State>();
+  MergeArgs& a = state->args;
+  Memory& m = *state->memory;
+  a.out_a = m.dense(DType::bf16, {3, 2, 128});
+  a.lse_a = m.dense(DType::f32, {3, 2});
+  a.out_b = m.dense(DType::bf16, {3, 2, 128});
+  a.lse_b = m.dense(DType::f32, {3, 2});
+  a.out = m.dense(DType::bf16, {3, 2, 128});
+  a.lse = m.dense(DType::f32, {3, 2});
+  Call c{"merge_states", {}, [state] { merge_states(state->args); }, state->memory};
+  c.arguments = {{"out_a", &a.out_a}, {"lse_a", &a.lse_a, false},
+                 {"out_b", &a.out_b}, {"lse_b", &a.lse_b, false},
+                 {"out", &a.out},     {"lse", &a.lse, false}};
+  return c;
+}
+
+Call write_cache_call() {
+  auto call = std::make_shared<WriteCall>();
+  WriteCacheArgs& a = call->args;
+  Call c{"write_cache", {}, [call] { write_cache(call->args); }, call->memory};
+  c.arguments = {{"qkv", &a.qkv},
+                 {"positions", &a.positions},
+                 {"cos_sin", &a.cos_sin, true, true, {0}},
+                 {"q_norm", &a.q_norm},
+                 {"k_norm", &a.k_norm},
+                 {"index_q_norm", &a.index_q_norm},
+                 {"index_k_norm", &a.index_k_norm},
+                 {"slot_mapping", &a.slot_mapping},
+                 {"index_slot_mapping", &a.index_slot_mapping},
+                 {"q_out", &a.q_out},
+                 {"kv_cache", &a.kv_cache.packed, true, true, {0}},
+                 {"index_q_out", &a.index_q_out},
+                 {"index_cache", &a.index_cache, true, true, {0}}};
+  return c;
+}
+
+Call insert_cache_call() {
+  struct State {
+    std::shared_ptr<Memory> memory = std::make_shared<Memory>();
+    InsertCacheArgs args;
+  };
+  auto state = std::make_shared<State>();
+  InsertCacheArgs& a = state->args;
+  Memory& m = *state->memory;
+  a.num_tokens = 3;
+  a.k = m.dense(DType::bf16, {3, 2, 128});
+  a.v = m.dense(DType::bf16, {3, 2, 128});
+  a.slot_mapping = m.i64({5, -1, 200}, {3});
+  a.kv_cache = KVCache(m.dense(DType::e4m3, {4, 2, 128, 256}));
+  a.index_k = m.dense(DType::bf16, {3, 128});
+  a.index_slot_mapping = m.i64({5, -1, 200}, {3});
+  a.index_cache = m.dense(DType::bf16, {4, 128, 128});
+  Call c{"insert_cache", {}, [state] { insert_cache(state->args); }, state->memory};
+  c.arguments = {{"k", &a.k},
+                 {"v", &a.v},
+                 {"slot_mapping", &a.slot_mapping},
+                 {"kv_cache", &a.kv_cache.packed, true, true, {0}},
+                 {"index_k", &a.index_k},
+                 {"index_slot_mapping", &a.index_slot_mapping},
+                 {"index_cache", &a.index_cache, true, true, {0}}};
+  return c;
+}
+
+Call copy_pages_call() {
+  struct State {
+    std::shared_ptr<Memory> memory = std::make_shared<Memory>();
+    CopyPagesArgs args;
+  };
+  auto state = std::make_shared<State>();
+  CopyPagesArgs& a = state->args;
+  a.src = state->memory->dense(DType::bf16, {3, 2, 128, 256});
+  a.dst = state->memory->dense(DType::bf16, {5, 2, 128, 256});
+  a.pairs = state->memory->i64({0, 4, 2, 1}, {2, 2});
+  Call c{"copy_pages", {}, [state] { copy_pages(state->args); }, state->memory};
+  c.arguments = {{"src", &a.src, true, true, {0}},
+                 {"dst", &a.dst, true, true, {0}},
+                 {"pairs", &a.pairs, false, true, {0}}};
+  return c;
+}
+
+}  // namespace
+
+AttendCall::AttendCall() {
+  args.batch = small_batch(*memory);
+  args.q = memory->dense(DType::bf16, {4, 4, 128});
+  args.kv_cache = memory->dense(DType::bf16, {4, 2, 128, 256});
+  args.selection = memory->i32({0, 1, 0, 1, 0, -1, 0, -1, 0, -1, 0, -1, 0, 1, 0, 1}, {4, 2, 2});
+  args.out = memory->dense(DType::bf16, {4, 4, 128});
+  args.lse = memory->dense(DType::f32, {4, 4});
+  args.workspace = give_workspace(*memory, args);
+}
+
+IndexCall::IndexCall() {
+  args.batch = small_batch(*memory);
+  args.index_q = memory->dense(DType::bf16, {4, 2, 128});
+  args.index_cache = memory->dense(DType::bf16, {4, 128, 128});
+  args.selection = memory->dense(DType::i32, {4, 2, 2});
+  args.workspace = give_workspace(*memory, args);
+}
+
+WriteCall::WriteCall() {
+  args.num_tokens = 3;
+  args.qkv = memory->dense(DType::bf16, {3, (4 + 2 * 2 + 3) * 128});
+  args.positions = memory->i64({0, 1, 2}, {3});
+  args.cos_sin = memory->dense(DType::f32, {8, 64});
+  args.q_norm = memory->dense(DType::bf16, {128});
+  args.k_norm = memory->dense(DType::bf16, {128});
+  args.index_q_norm = memory->dense(DType::bf16, {128});
+  args.index_k_norm = memory->dense(DType::bf16, {128});
+  args.slot_mapping = memory->i64({0, 130, -1}, {3});
+  args.index_slot_mapping = memory->i64({1, 131, -1}, {3});
+  args.q_out = memory->dense(DType::bf16, {3, 4, 128});
+  args.kv_cache = KVCache(memory->dense(DType::bf16, {4, 2, 128, 256}));
+  args.index_q_out = memory->dense(DType::bf16, {3, 2, 128});
+  args.index_cache = memory->dense(DType::bf16, {4, 128, 128});
+}
+
+std::vector<std::function<Call()>> call_makers() {
+  return {[] { return attend_call(true); },    [] { return attend_call(false); },
+          [] { return index_blocks_call(); },  [] { return index_scores_call(); },
+          [] { return select_blocks_call(); }, [] { return merge_states_call(); },
+          [] { return write_cache_call(); },   [] { return insert_cache_call(); },
+          [] { return copy_pages_call(); }};
+}
+
+}  // namespace msa::testing

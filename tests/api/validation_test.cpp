@@ -1,0 +1,392 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "calls.h"
+
+namespace msa {
+namespace {
+
+using ::testing::AllOf;
+using testing::Argument;
+using testing::Call;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+/// Runs a broken call; fails unless it is refused with a text that has all of `parts`, every line
+/// starts with the operator's name, and no byte of the call's memory changed.
+void expect_refused(const Call& call, const std::vector<std::string>& parts,
+                    ErrorCode code = ErrorCode::invalid_argument) {
+  const auto before = call.memory->contents();
+  try {
+    call.run();
+    ADD_FAILURE() << call.op << " accepted a call that should name " << parts.front();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    for (const std::string& part : parts) EXPECT_THAT(error.what(), HasSubstr(part));
+    for (const std::string& line : error.failures()) EXPECT_THAT(line, StartsWith(call.op + ": "));
+  }
+  EXPECT_EQ(before, call.memory->contents()) << "outputs must be untouched";
+}
+
+/// Every way to break one tensor, with a name and a word that the message must hold.
+struct Fault {
+  std::string name;
+  std::string text;
+  std::function<bool(const Argument&)> break_it;  // false: does not apply
+};
+
+template <class Change>
+std::function<bool(const Argument&)> always(Change change) {
+  return [change](const Argument& argument) {
+    argument.change(change);
+    return true;
+  };
+}
+
+std::vector<Fault> faults() {
+  return {
+      {"missing", "is missing",
+       [](const Argument& a) {
+         if (!a.required) return false;
+         a.change([](auto& t) { t = {}; });
+         return true;
+       }},
+      {"type", "has dtype", always([](auto& t) {
+         // A type that no argument of this kind may have.
+         t.dtype = size_of(t.dtype) == 2                            ? DType::i32
+                   : t.dtype == DType::i64 || t.dtype == DType::i32 ? DType::f32
+                   : t.dtype == DType::f32                          ? DType::i32
+                                                                    : DType::i64;
+       })},
+      {"rank", "dimensions; expected", always([](auto& t) {
+         t.shape[t.rank] = 1;
+         t.stride[t.rank] = 1;
+         ++t.rank;
+       })},
+      {"negative extent", "in dimension 0; expected", always([](auto& t) { t.shape[0] = -1; })},
+      {"negative stride", "has the negative stride -1", always([](auto& t) { t.stride[0] = -1; })},
+      {"last stride", "has last stride 2; allowed: 1",
+       [](const Argument& a) {
+         if (!a.dense_last) return false;
+         bool applies = false;
+         a.change([&](auto& t) {
+           applies = t.shape[t.rank - 1] > 1;
+           t.stride[t.rank - 1] = 2;
+         });
+         return applies;
+       }},
+      {"null", "has a null pointer", always([](auto& t) { t.data = nullptr; })},
+      {"alignment", "is not aligned to its element size",
+       [](const Argument& a) {
+         bool applies = false;
+         a.change([&](auto& t) {
+           applies = size_of(t.dtype) > 1;
+           const char* p = static_cast<const char*>(t.data) + 1;
+           t.data = const_cast<char*>(p);
+         });
+         return applies;
+       }},
+      {"device", "is on device",
+       [](const Argument& a) {
+         a.change([](auto& t) { t.device = {DeviceType::cuda, 0}; });
+         return true;
+       }},
+      {"address space", "spans more than 2^63 bytes",
+       [](const Argument& a) {
+         a.change([](auto& t) {
+           t.shape[0] = std::int64_t{1} << 40;
+           t.stride[0] = std::int64_t{1} << 40;
+         });
+         return true;
+       }},
+  };
+}
+
+TEST(Validation, ValidCallsAreAccepted) {
+  for (const auto& make : testing::call_makers()) {
+    const Call call = make();
+    EXPECT_NO_THROW(call.run()) << call.op;
+  }
+}
+
+TEST(Validation, EveryFaultOfEveryTensorIsRefusedByNameAndNothingIsWritten) {
+  int broken = 0;
+  for (const auto& make : testing::call_makers()) {
+    const std::size_t count = make().arguments.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      for (const Fault& fault : faults()) {
+        Call call = make();
+        const Argument& argument = call.arguments[i];
+        SCOPED_TRACE(call.op + " " + argument.name + ": " + fault.name);
+        if (!fault.break_it(argument)) continue;
+        // The first tensor of a call sets the device that the others are compared with, and page
+        // moves may cross devices: other arguments are named then.
+        const bool names_another = fault.name == "device" && (i == 0 || call.op == "copy_pages");
+        if (names_another) {
+          expect_refused(call, {"is on device"});
+        } else {
+          expect_refused(call, {"argument '" + argument.name + "' ", fault.text});
+        }
+        ++broken;
+      }
+    }
+  }
+  EXPECT_GT(broken, 400);
+}
+
+TEST(Validation, EveryExtentOfEveryTensorIsChecked) {
+  for (const auto& make : testing::call_makers()) {
+    const std::size_t count = make().arguments.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      const int rank = make().arguments[i].rank();
+      for (int dim = 0; dim < rank; ++dim) {
+        Call call = make();
+        const Argument& argument = call.arguments[i];
+        std::int64_t extent = 0;
+        argument.change([&](auto& t) { extent = --t.shape[dim]; });
+        if (argument.is_free(dim)) continue;
+        SCOPED_TRACE(call.op + " " + argument.name + " dimension " + std::to_string(dim));
+        const auto before = call.memory->contents();
+        try {
+          call.run();
+          ADD_FAILURE() << "accepted extent " << extent;
+        } catch (const Error& error) {
+          EXPECT_THAT(error.what(), HasSubstr("argument '"));
+        }
+        EXPECT_EQ(before, call.memory->contents());
+      }
+    }
+  }
+}
+
+TEST(Validation, AllFaultsAreReportedAtOnce) {
+  testing::AttendCall call;
+  call.args.q.dtype = DType::f32;
+  call.args.selection.shape[1] = 3;
+  call.args.batch.decode_query_len = 17;
+  call.args.kv_shard = {2, 2};
+  call.args.softmax_scale = std::numeric_limits<float>::quiet_NaN();
+  try {
+    attend(call.args);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_GE(error.failures().size(), 5U);
+    EXPECT_THAT(
+        error.what(),
+        AllOf(HasSubstr("'q' has dtype f32; allowed: bf16, f16 (shape [4, 4, 128], strides "
+                        "[512, 128, 1])"),
+              HasSubstr("'selection' has 3 lists a row; allowed: 1 or the cache's 2"),
+              HasSubstr("'decode_query_len' is 17; allowed: at least 1 and at most 16 (pass "
+                        "the rows of longer requests as prefill)"),
+              HasSubstr("'kv_shard.rank' is 2; allowed: at least 0 and at most 1"),
+              HasSubstr("'softmax_scale' is nan")));
+  }
+}
+
+/// Calls broken in a number: the change and what the text must say.
+template <class CallType>
+struct NumberFault {
+  std::function<void(CallType&)> change;
+  std::string text;
+};
+
+template <class CallType, class Run>
+void expect_number_faults(const std::vector<NumberFault<CallType>>& faults, const char* op,
+                          Run run) {
+  for (const auto& fault : faults) {
+    CallType call;
+    fault.change(call);
+    SCOPED_TRACE(fault.text);
+    Call generic{op, {}, [&] { run(call.args); }, call.memory};
+    expect_refused(generic, {fault.text});
+  }
+}
+
+TEST(Validation, AttendNumbers) {
+  using Fault = NumberFault<testing::AttendCall>;
+  const float inf = std::numeric_limits<float>::infinity();
+  expect_number_faults<testing::AttendCall>(
+      {
+          Fault{[](auto& c) { c.args.batch.num_decodes = -1; }, "'num_decodes' is -1"},
+          Fault{[](auto& c) { c.args.batch.num_prefills = -2; }, "'num_prefills' is -2"},
+          Fault{[](auto& c) { c.args.batch.num_actual_tokens = -1; }, "'num_actual_tokens' is -1"},
+          Fault{[](auto& c) { c.args.batch.num_actual_tokens = std::int64_t{1} << 31; },
+                "'num_actual_tokens' is 2147483648"},
+          Fault{[](auto& c) { c.args.batch.num_actual_tokens = 0; },
+                "'num_actual_tokens' is 0; allowed: at least num_decodes · decode_query_len = 1"},
+          Fault{[](auto& c) { c.args.batch.decode_query_len = 0; }, "'decode_query_len' is 0"},
+          Fault{[](auto& c) { c.args.batch.max_query_len = -1; }, "'max_query_len' is -1"},
+          Fault{[](auto& c) { c.args.batch.max_seq_len = -1; }, "'max_seq_len' is -1"},
+          Fault{[](auto& c) { c.args.batch.block_table.stride[0] = 1; },
+                "'block_table' has row stride 1; allowed: at least its width 2"},
+          Fault{[](auto& c) { c.args.kv_shard.world = 0; }, "'kv_shard.world' is 0"},
+          Fault{[](auto& c) { c.args.kv_shard.rank = -1; }, "'kv_shard.rank' is -1"},
+          Fault{[inf](auto& c) { c.args.softmax_scale = inf; }, "'softmax_scale' is inf"},
+          Fault{[](auto& c) { c.args.k_scale = 0.0f; }, "'k_scale' is 0"},
+          Fault{[inf](auto& c) { c.args.v_scale = inf; }, "'v_scale' is inf"},
+          Fault{[](auto& c) {
+                  c.args.k_scale = Scale(ConstTensor(c.memory->dense(DType::f32, {2, 128})));
+                },
+                "scales per head or slot are not supported"},
+          Fault{[](auto& c) {
+                  c.args.v_scale = Scale(ConstTensor(c.memory->dense(DType::bf16, {1})));
+                },
+                "'v_scale' is a tensor of dtype bf16"},
+          Fault{[](auto& c) {
+                  c.args.selection = c.memory->dense(DType::i32, {4, 2, 65});
+                },
+                "'selection.topk' is 65; allowed: at least 1 and at most 64"},
+          Fault{[](auto& c) {
+                  c.args.selection = c.memory->dense(DType::i32, {4, 2, 0});
+                },
+                "'selection.topk' is 0"},
+          Fault{[](auto& c) {
+                  c.args.q = c.memory->dense(DType::bf16, {4, 34, 128});
+                  c.args.out = c.memory->dense(DType::bf16, {4, 34, 128});
+                },
+                "17 for each of the cache's 2; allowed: 1 to 16"},
+          Fault{[](auto& c) {
+                  c.args.q = c.memory->dense(DType::bf16, {4, 3, 128});
+                  c.args.out = c.memory->dense(DType::bf16, {4, 3, 128});
+                },
+                "'q' has 3 heads; allowed: a multiple of the cache's 2"},
+          Fault{[](auto& c) {
+                  c.args.kv_cache = c.memory->dense(DType::bf16, {4, 2, 64, 256});
+                },
+                "'kv_cache' has pages of 64 tokens; allowed: 128"},
+          Fault{[](auto& c) {
+                  c.args.kv_cache = c.memory->dense(DType::u8, {4, 2, 128, 256});
+                },
+                "give bytes their fp8 type"},
+          Fault{[](auto& c) { c.args.kv_cache.k = c.args.kv_cache.packed; },
+                "'kv_cache' is given together with separate K or V views"},
+          Fault{[](auto& c) { c.args.out.stride[1] = 64; }, "'out' is written, but its strides"},
+          Fault{[](auto& c) { c.args.out.data = const_cast<void*>(c.args.q.data); },
+                "'out' shares memory with 'q'"},
+          Fault{[](auto& c) { c.args.lse.data = c.args.out.data; },
+                "'out' shares memory with 'lse'"},
+          Fault{[](auto& c) { c.args.out.data = const_cast<void*>(c.args.kv_cache.packed.data); },
+                "'out' shares memory with 'kv_cache'"},
+      },
+      "attend", [](const AttendArgs& args) { attend(args); });
+}
+
+TEST(Validation, IndexNumbers) {
+  using Fault = NumberFault<testing::IndexCall>;
+  expect_number_faults<testing::IndexCall>(
+      {
+          Fault{[](auto& c) { c.args.rule.init_blocks = -1; }, "'rule.init_blocks' is -1"},
+          Fault{[](auto& c) { c.args.rule.local_blocks = -1; }, "'rule.local_blocks' is -1"},
+          Fault{[](auto& c) { c.args.rule.reduce_heads = true; },
+                "'selection' has 2 lists a row; allowed: 1 with reduce_heads"},
+          Fault{[](auto& c) {
+                  c.args.selection = c.memory->dense(DType::i32, {4, 2, 65});
+                },
+                "'selection.topk' is 65"},
+          Fault{[](auto& c) {
+                  c.args.index_q = c.memory->dense(DType::bf16, {4, 17, 128});
+                },
+                "'index_q.Hi' is 17"},
+          Fault{[](auto& c) {
+                  c.args.index_cache = c.memory->dense(DType::bf16, {4, 16, 128});
+                },
+                "'index_cache' has pages of 16 tokens; allowed: 128"},
+          Fault{[](auto& c) {
+                  c.args.selection = c.args.selection.narrow(2, 0, 1);
+                  c.args.selection.stride[1] = 0;
+                },
+                "'selection' is written, but its strides"},
+      },
+      "index_blocks", [](const IndexArgs& args) { index_blocks(args); });
+}
+
+TEST(Validation, WriteNumbers) {
+  using Fault = NumberFault<testing::WriteCall>;
+  expect_number_faults<testing::WriteCall>(
+      {
+          Fault{[](auto& c) { c.args.num_tokens = -1; }, "'num_tokens' is -1"},
+          Fault{[](auto& c) { c.args.norm_eps = -1.0f; }, "'norm_eps' is -1"},
+          Fault{[](auto& c) { c.args.k_scale = -1.0f; }, "'k_scale' is -1"},
+          Fault{[](auto& c) { c.args.qkv.shape[1] -= 128; },
+                "'qkv' has 1280 in dimension 1; expected [T ≥ 3, (Hq + 2·Hkv + (Hi > 0 ? Hi + 1 : "
+                "0))·128 = 1408]"},
+          Fault{[](auto& c) { c.args.q_out.dtype = DType::f16; },
+                "'q_out' has dtype f16; allowed: bf16"},
+          Fault{[](auto& c) { c.args.q_out.data = const_cast<void*>(c.args.qkv.data); },
+                "'q_out' shares memory with 'qkv'"},
+          Fault{[](auto& c) { c.args.index_cache.data = c.args.kv_cache.packed.data; },
+                "'kv_cache' shares memory with 'index_cache'"},
+      },
+      "write_cache", [](const WriteCacheArgs& args) { write_cache(args); });
+}
+
+TEST(Validation, ASizeQueryNeedsNoMemory) {
+  testing::AttendCall call;
+  const std::size_t with_memory = workspace_size(call.args);
+  call.args.q.data = nullptr;
+  call.args.kv_cache.packed.data = nullptr;
+  call.args.selection.data = nullptr;
+  call.args.out = {};
+  call.args.lse = {};
+  EXPECT_EQ(workspace_size(call.args), with_memory);
+  call.args.q.dtype = DType::f32;
+  EXPECT_THROW(workspace_size(call.args), Error);
+}
+
+TEST(Validation, ZeroTokensAndZeroPagesAreValid) {
+  testing::AttendCall call;
+  AttendArgs a;
+  a.q = ConstTensor::dense(nullptr, DType::bf16, {0, 4, 128});
+  a.kv_cache = Tensor::dense(nullptr, DType::bf16, {0, 2, 128, 256});
+  a.selection = ConstTensor::dense(nullptr, DType::i32, {0, 2, 16});
+  a.out = Tensor::dense(nullptr, DType::bf16, {0, 4, 128});
+  EXPECT_NO_THROW(attend(a));
+  call.args.batch.num_actual_tokens = 0;
+  call.args.batch.num_decodes = 0;
+  call.args.batch.num_prefills = 0;
+  call.args.batch.seq_lens = {};
+  EXPECT_NO_THROW(attend(call.args));
+}
+
+TEST(Validation, PageMovesBetweenHostAndDeviceNeedPinnedMemory) {
+  testing::Memory memory;
+  CopyPagesArgs a;
+  a.src = memory.dense(DType::bf16, {3, 128, 128});
+  a.dst = memory.dense(DType::bf16, {3, 128, 128});
+  a.pairs = memory.i64({0, 1}, {1, 2});
+  a.src.device = {DeviceType::cuda, 1};
+  try {
+    copy_pages(a);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("'pairs' is on device cpu:0; expected the device of 'src', cuda:1"),
+                      HasSubstr("'dst' is in pageable host memory")));
+  }
+}
+
+TEST(Validation, KAndVOfOnePackedRowDoNotCountAsOverlapping) {
+  testing::Memory memory;
+  const Tensor packed = memory.dense(DType::bf16, {4, 2, 128, 256});
+  InsertCacheArgs a;
+  a.num_tokens = 1;
+  a.k = memory.dense(DType::bf16, {1, 2, 128});
+  a.v = memory.dense(DType::bf16, {1, 2, 128});
+  a.slot_mapping = memory.i64({3}, {1});
+  a.kv_cache = KVCache(packed.narrow(3, 0, 128), packed.narrow(3, 128, 128));
+  EXPECT_NO_THROW(insert_cache(a));
+  a.kv_cache = KVCache(packed.narrow(3, 0, 128), packed.narrow(3, 127, 128));
+  EXPECT_THROW(insert_cache(a), Error);
+  a.kv_cache =
+      KVCache(packed.narrow(3, 0, 128).narrow(0, 0, 2), packed.narrow(3, 0, 128).narrow(0, 2, 2));
+  EXPECT_NO_THROW(insert_cache(a));
+  a.kv_cache =
+      KVCache(packed.narrow(3, 0, 128).narrow(0, 0, 3), packed.narrow(3, 0, 128).narrow(0, 1, 3));
+  EXPECT_THROW(insert_cache(a), Error);
+}
+
+}  // namespace
+}  // namespace msa
