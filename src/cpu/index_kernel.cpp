@@ -17,7 +17,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace msa::cpu::HWY_NAMESPACE {
 
-constexpr std::int64_t lanes = HWY_MAX_LANES_D(F32);
+constexpr std::int64_t lanes = static_cast<std::int64_t>(hn::MaxLanes(F32()));
 constexpr std::int64_t panel_keys = 2 * lanes;  // keys that a register tile covers
 constexpr std::int64_t tile_rows = 6;           // 12 accumulators, 2 keys vectors, 1 query
 constexpr float negative_infinity = -std::numeric_limits<float>::infinity();
@@ -50,8 +50,8 @@ HWY_INLINE VF unpack(VU words) {
   const F32 df;
   const U32 du;
   if constexpr (type == DType::bf16) {
-    return hn::BitCast(df, part == 0 ? hn::ShiftLeft<16>(words)
-                                     : hn::And(words, hn::Set(du, 0xffff0000u)));
+    return hn::BitCast(
+        df, part == 0 ? hn::ShiftLeft<16>(words) : hn::And(words, hn::Set(du, 0xffff0000u)));
   } else {
     // The byte's sign and 7 bits under f32's sign, lowest exponent and highest mantissa bits make
     // its value times 2^-120; NaN alone becomes ±480.
@@ -71,15 +71,13 @@ HWY_INLINE VU load_words(const Storage<type>* p) {
 
 // ---- direct: elements on lanes ----
 
-/// Queries in the order in which unpack() yields the keys' elements.
+/// A query in the order in which unpack() yields the keys' elements.
 template <DType type>
-void permute_queries(const float* from, std::int64_t rows, float* to) {
+void permute_query(const float* from, float* to) {
   constexpr std::int64_t chunk = lanes * parts<type>;
-  for (std::int64_t r = 0; r < rows; ++r, from += head_dim, to += head_dim) {
-    for (std::int64_t d = 0; d < head_dim; ++d) {
-      const std::int64_t inside = d % chunk;
-      to[d - inside + inside % parts<type> * lanes + inside / parts<type>] = from[d];
-    }
+  for (std::int64_t d = 0; d < head_dim; ++d) {
+    const std::int64_t inside = d % chunk;
+    to[d - inside + inside % parts<type> * lanes + inside / parts<type>] = from[d];
   }
 }
 
@@ -170,14 +168,14 @@ void direct_block(const Scratch& scratch, const KeyBlock& block, const std::int6
 /// Words [0, 4) of `lanes` keys: lane group b of the result holds those of key 4 b + first.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> gather_words(D d, const T* keys, std::int64_t stride, std::int64_t first) {
-  if constexpr (HWY_MAX_LANES_D(D) == 4) {
+  if constexpr (hn::MaxLanes(D()) == 4) {
     const hn::Repartition<T, D> dt;
     return hn::BitCast(d, hn::LoadU(dt, keys + first * stride));
   } else {
     const hn::Half<D> dh;
     const auto low = gather_words(dh, keys, stride, first);
     const auto high =
-        gather_words(dh, keys, stride, first + static_cast<std::int64_t>(HWY_MAX_LANES_D(D)) / 2);
+        gather_words(dh, keys, stride, first + static_cast<std::int64_t>(hn::MaxLanes(D())) / 2);
     return hn::Combine(d, high, low);
   }
 }
@@ -222,7 +220,7 @@ void pack_page(const Storage<type>* keys, std::int64_t stride, float* to) {
   }
 }
 
-/// gather_words adds `first` to blocks of 4 keys: lane group b must hold key 4 b + first.
+/// Any block: what may not be read becomes 0.
 template <DType type>
 void pack_block(const KeyBlock& block, const Scratch& scratch) {
   const auto* keys = static_cast<const Storage<type>*>(block.data);
@@ -265,7 +263,8 @@ HWY_INLINE void panel_rows(const float* queries, const float* panel, std::int64_
       const VF keys = hn::Iota(df, static_cast<float>(first_key));
       const VF none = hn::Set(df, negative_infinity);
       a = hn::IfThenElse(hn::Lt(keys, limit), a, none);
-      b = hn::IfThenElse(hn::Lt(hn::Add(keys, hn::Set(df, lanes)), limit), b, none);
+      b = hn::IfThenElse(hn::Lt(hn::Add(keys, hn::Set(df, static_cast<float>(lanes))), limit), b,
+                         none);
     }
     const VF nans = hn::VecFromMask(df, hn::Or(hn::Ne(a, a), hn::Ne(b, b)));
     hn::Store(hn::Or(hn::Load(df, nan + r * lanes), nans), df, nan + r * lanes);
@@ -315,39 +314,85 @@ void panel_block(const Scratch& scratch, std::int64_t rows, const std::int64_t* 
 // ---- entries ----
 
 void load_queries(const QueryTile& tile, float* memory) {
+  const Scratch scratch(memory, tile.rows());
   with_dtype(tile.dtype, [&](auto type) {
-    const auto* from = static_cast<const Storage<type>*>(tile.data);
+    const auto* data = static_cast<const Storage<type>*>(tile.data);
     for (std::int64_t r = 0; r < tile.rows(); ++r) {
-      load_row<type>(
-          from + r / tile.heads * tile.token_stride + r % tile.heads * tile.head_stride,
-          memory + r * head_dim);
+      const std::int64_t token = r / tile.heads, head = r % tile.heads;
+      const auto* from = data + token * tile.token_stride + head * tile.head_stride;
+      float* to = scratch.queries + r * head_dim;
+      if (!tile.direct) {
+        load_row<type>(from, to);
+        continue;
+      }
+      alignas(64) float row[head_dim];
+      load_row<type>(from, row);
+      if (tile.key_dtype == DType::bf16) {
+        permute_query<DType::bf16>(row, to);
+      } else {
+        permute_query<DType::e4m3>(row, to);
+      }
     }
   });
 }
 
 template <DType type>
-void score_block_of(const QueryTile& tile, const KeyBlock& block, const Scratch& scratch,
-                    const std::int64_t* visible) {
-  if (tile.direct) {
-    switch (tile.rows()) {
-      case 1:
-        return direct_block<type, 1>(scratch, block, visible);
-      case 2:
-        return direct_block<type, 2>(scratch, block, visible);
-      case 3:
-        return direct_block<type, 3>(scratch, block, visible);
-      default:
-        return direct_block<type, 4>(scratch, block, visible);
-    }
+void score_rows(const QueryTile& tile, const KeyBlock& block, const Scratch& scratch,
+                const std::int64_t* visible) {
+  if (!tile.direct) {
+    pack_block<type>(block, scratch);
+    const bool masked = visible[0] < page_size;  // the first token sees least
+    return masked ? panel_block<true>(scratch, tile.rows(), visible)
+                  : panel_block<false>(scratch, tile.rows(), visible);
   }
-  pack_block<type>(block, scratch);
-  const bool masked = visible[0] < page_size;  // the first token sees least
-  return masked ? panel_block<true>(scratch, tile.rows(), visible)
-                : panel_block<false>(scratch, tile.rows(), visible);
+  switch (tile.rows()) {
+    case 1:
+      return direct_block<type, 1>(scratch, block, visible);
+    case 2:
+      return direct_block<type, 2>(scratch, block, visible);
+    case 3:
+      return direct_block<type, 3>(scratch, block, visible);
+    default:
+      return direct_block<type, 4>(scratch, block, visible);
+  }
 }
 
 void score_block(const QueryTile& tile, const KeyBlock& block, float* memory, float* scores) {
+  const Scratch scratch(memory, tile.rows());
+  std::int64_t visible[max_tile_rows];
+  for (std::int64_t r = 0; r < tile.rows(); ++r) {
+    visible[r] = std::clamp<std::int64_t>(block.first_visible + r / tile.heads, 0, block.readable);
+  }
+  if (tile.key_dtype == DType::bf16) {
+    score_rows<DType::bf16>(tile, block, scratch, visible);
+  } else {
+    score_rows<DType::e4m3>(tile, block, scratch, visible);
+  }
+  for (std::int64_t r = 0; r < tile.rows(); ++r) {
+    float best = negative_infinity, nan = 0.0f;
+    for (std::int64_t i = r * lanes; i < (r + 1) * lanes; ++i) {
+      best = std::max(best, scratch.best[i]);
+      if (scratch.nan[i] != 0.0f) nan = std::numeric_limits<float>::quiet_NaN();
+    }
+    scores[r] = best + nan + 0.0f;  // −0 + 0 = +0
+  }
+}
+
+std::int64_t scratch_floats(std::int64_t rows) {
+  return rows * (head_dim + 2 * lanes) + 2 * page_size * head_dim;
 }
 
 }  // namespace msa::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace msa::cpu {
+
+std::int64_t score_scratch_bytes(std::int64_t rows) {
+  return MSA_CPU_CHOOSE(scratch_floats)(rows) * static_cast<std::int64_t>(sizeof(float));
+}
+
+ScoreKernels score_kernels() { return {MSA_CPU_CHOOSE(load_queries), MSA_CPU_CHOOSE(score_block)}; }
+
+}  // namespace msa::cpu
+#endif  // HWY_ONCE

@@ -15,6 +15,7 @@ namespace msa::cpu {
 struct QueryTile {
   const void* data = nullptr;  // index_q of the tile's first token, [tokens, heads, 128]
   DType dtype = DType::bf16;
+  DType key_dtype = DType::bf16;  // of the blocks to come
   std::int64_t token_stride = 0;  // elements
   std::int64_t head_stride = 0;
   std::int64_t tokens = 0;
@@ -29,11 +30,12 @@ struct QueryTile {
 
 /// Most rows of a direct tile.
 inline constexpr std::int64_t max_direct_rows = 4;
+/// Most rows of any tile: a decode request of 16 tokens and 16 heads.
+inline constexpr std::int64_t max_tile_rows = 256;
 
 /// The keys of one block.
 struct KeyBlock {
-  const void* data = nullptr;  // [readable, 128]
-  DType dtype = DType::bf16;
+  const void* data = nullptr;      // [readable, 128] of the tile's key_dtype
   std::int64_t token_stride = 0;   // elements
   std::int64_t readable = 0;       // 1 to 128: keys past it are never read
   std::int64_t first_visible = 0;  // token i of the tile sees keys below first_visible + i
