@@ -12,16 +12,16 @@ namespace msa::replay {
 namespace {
 
 constexpr std::uint64_t pool_windows = std::uint64_t{1} << 19;  // start positions of a window
-constexpr float topic_share = 0.6f;      // of a block topic's energy: its group's; rest its own
+constexpr float topic_share = 0.6f;        // of a block topic's energy: its group's; rest its own
 constexpr float query_signal_gain = 1.4f;  // index_q is nearly all signal
-constexpr float query_noise = 0.12f;     // sets the churn from token to token
+constexpr float query_noise = 0.12f;       // sets the churn from token to token
 constexpr float key_noise = 0.5f;
 constexpr float strong_key = 1.0f;
 constexpr float weak_key = 0.3f;
 constexpr std::uint64_t strong_every = 8;
 
-/// Unit-variance, bell-shaped: the sum of eight uniform 16-bit numbers. Integers until the last step,
-/// so that every machine draws the same bits.
+/// Unit-variance, bell-shaped: the sum of eight uniform 16-bit numbers. Integers until the last
+/// step, so that every machine draws the same bits.
 float draw_normal(std::uint64_t key) {
   std::int64_t sum = 0;
   for (std::uint64_t half = 0; half < 2; ++half) {
@@ -93,14 +93,14 @@ std::int64_t Activations::target(const Content& content, std::int64_t position, 
   if (topic == 0) return 0;
   const std::int64_t period = std::int64_t{16} << topic;  // 32 … 2048 tokens
   const auto slot = static_cast<std::uint64_t>(head * topics + topic);
-  const auto phase = static_cast<std::int64_t>(below(mix(seed_, 7, slot),
-                                                     static_cast<std::uint64_t>(period)));
+  const auto phase =
+      static_cast<std::int64_t>(below(mix(seed_, 7, slot), static_cast<std::uint64_t>(period)));
   const std::int64_t epoch = (position + phase) / period;
   const std::int64_t since = std::max<std::int64_t>(epoch * period - phase, 0);
-  const std::uint64_t key =
-      mix(content.text_key(since), slot, static_cast<std::uint64_t>(epoch));
+  const std::uint64_t key = mix(content.text_key(since), slot, static_cast<std::uint64_t>(epoch));
   const std::int64_t last = since / page_size;  // blocks 0 … last lie before or around `since`
-  const auto octaves = static_cast<std::uint64_t>(std::bit_width(static_cast<std::uint64_t>(last) + 1));
+  const auto octaves =
+      static_cast<std::uint64_t>(std::bit_width(static_cast<std::uint64_t>(last) + 1));
   const std::uint64_t octave = below(mix(key, 1), octaves);
   const std::uint64_t distance =
       (std::uint64_t{1} << octave) - 1 + below(mix(key, 2), std::uint64_t{1} << octave);
@@ -137,7 +137,8 @@ void Activations::fill(const Content& content, std::int64_t first, std::int64_t 
   Half topic{};
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t position = first + i;
-    const std::uint64_t text = mix(content.text_key(position), static_cast<std::uint64_t>(position));
+    const std::uint64_t text =
+        mix(content.text_key(position), static_cast<std::uint64_t>(position));
     const std::uint64_t key = i < kept ? text : mix(text, 8);
     if (i == 0 || position % steady == 0) {
       for (std::size_t h = 0; h < signal.size(); ++h) {

@@ -30,9 +30,11 @@ struct LayerShape {
 ///
 /// q, k and v are unit-variance noise. The index vectors carry a signal in elements 64..127, which
 /// rotary embedding leaves alone:
-///  - each block of 128 tokens has a topic, drawn around the topic of its 512-token group; index_k is
+///  - each block of 128 tokens has a topic, drawn around the topic of its 512-token group; index_k
+///  is
 ///    the block's topic plus noise, strong in one token of eight and weak in the others;
-///  - index_q of head h is the sum of the topics of 8 earlier blocks plus a little noise. One of them
+///  - index_q of head h is the sum of the topics of 8 earlier blocks plus a little noise. One of
+///  them
 ///    is block 0; each other one is drawn anew every 32, 64, … 2048 tokens, at a distance that is
 ///    uniform on a logarithmic scale.
 class Activations {
@@ -61,9 +63,9 @@ class Activations {
   LayerShape shape_;
   DType type_;
   std::uint64_t seed_;
-  std::vector<float> noise_;          // unit-variance noise: rows are windows of it
-  std::vector<std::uint16_t> q_;      // the same for q, in the rows' type
-  std::vector<std::uint16_t> kv_;     // for k and v: never equal to a window of q
+  std::vector<float> noise_;       // unit-variance noise: rows are windows of it
+  std::vector<std::uint16_t> q_;   // the same for q, in the rows' type
+  std::vector<std::uint16_t> kv_;  // for k and v: never equal to a window of q
 };
 
 }  // namespace msa::replay

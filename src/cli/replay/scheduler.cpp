@@ -22,7 +22,8 @@ std::int64_t longest(const TraceRequest& request, const SchedulerConfig& config)
 /// Refuses what cannot be served, before an allocator sees it.
 const SchedulerConfig& checked(std::span<const TraceRequest> trace, const SchedulerConfig& config) {
   std::vector<std::string> faults;
-  const auto require = [&faults](bool ok, const char* name, std::int64_t value, const char* allowed) {
+  const auto require = [&faults](bool ok, const char* name, std::int64_t value,
+                                 const char* allowed) {
     if (!ok) faults.push_back(fmt::format("replay: '{}' is {}; allowed: {}", name, value, allowed));
   };
   require(config.max_batch >= 1 && config.max_batch <= 65536, "max-batch", config.max_batch,
@@ -30,8 +31,7 @@ const SchedulerConfig& checked(std::span<const TraceRequest> trace, const Schedu
   require(config.chunk >= 1 && config.chunk <= 1 << 20, "chunk", config.chunk, "1 to 1048576");
   require(config.draft >= 0 && config.draft < max_decode_query_len, "draft", config.draft,
           "0 to 15");
-  require(config.pages >= 2 && config.pages <= (1 << 30), "pages", config.pages,
-          "2 to 1073741824");
+  require(config.pages >= 2 && config.pages <= (1 << 30), "pages", config.pages, "2 to 1073741824");
   for (std::size_t i = 0; faults.empty() && i < trace.size(); ++i) {
     const std::int64_t wanted = pages_for(longest(trace[i], config)) + 1;
     if (wanted <= config.pages) continue;
@@ -71,7 +71,8 @@ Scheduler::Scheduler(std::span<const TraceRequest> trace, std::span<const Conten
       lost_(trace.size()),
       admitted_(trace.size()) {
   const std::int64_t spacer = (config.index_pages() - config.pages) * page_size;
-  spacer_ = std::move(*index_.begin({.prompt_tokens = spacer, .reserve_tokens = spacer}));
+  spacer_ =
+      std::move(*index_.begin({.hashes = {}, .prompt_tokens = spacer, .reserve_tokens = spacer}));
 }
 
 std::int64_t Scheduler::known_tokens(std::int64_t request) const {
@@ -156,8 +157,7 @@ bool Scheduler::admit(std::int64_t request) {
   } else {
     stats_.recomputed_tokens += std::max<std::int64_t>(lost_[r] - cached, 0);
   }
-  running_.push_back(
-      {request, cached, target, std::move(*pages), std::move(*index_pages)});
+  running_.push_back({request, cached, target, std::move(*pages), std::move(*index_pages)});
   return true;
 }
 

@@ -24,9 +24,9 @@ struct SchedulerConfig {
   std::int64_t pages = 0;       ///< pages of the main cache, the null page included
   std::uint64_t seed = 1;
 
-  double step_ms = 10;         ///< virtual time of a step …
-  double token_ms = 0.05;      ///< … and of each of its tokens
-  double draft_accept = 0.7;   ///< chance that a draft is right, once all before it are
+  double step_ms = 10;        ///< virtual time of a step …
+  double token_ms = 0.05;     ///< … and of each of its tokens
+  double draft_accept = 0.7;  ///< chance that a draft is right, once all before it are
 
   constexpr std::int64_t decode_query_len() const { return 1 + draft; }
   /// Most query tokens of one step.
@@ -44,7 +44,7 @@ struct StepItem {
   std::int64_t first_position = 0;  ///< of its first query token
   std::int64_t query_len = 0;
   bool decode = false;
-  std::int64_t accepted = 0;               ///< decode: leading query tokens that are kept, ≥ 1
+  std::int64_t accepted = 0;                  ///< decode: leading query tokens that are kept, ≥ 1
   std::span<const std::int32_t> pages;        // [≥ ceil(seq_len / 128)], main cache
   std::span<const std::int32_t> index_pages;  // likewise, index cache
 
@@ -56,11 +56,11 @@ struct StepPlan {
   std::vector<StepItem> items;
   std::int64_t decode_tokens = 0;
   std::int64_t prefill_tokens = 0;
-  double clock_ms = 0;             ///< virtual time at which the step starts
-  std::int64_t running = 0;        ///< requests that hold pages
-  std::int64_t waiting = 0;        ///< requests that arrived and hold none
-  std::int64_t pages_in_use = 0;   ///< of the main cache
-  std::int64_t pages_cached = 0;   ///< kept for later prefixes
+  double clock_ms = 0;            ///< virtual time at which the step starts
+  std::int64_t running = 0;       ///< requests that hold pages
+  std::int64_t waiting = 0;       ///< requests that arrived and hold none
+  std::int64_t pages_in_use = 0;  ///< of the main cache
+  std::int64_t pages_cached = 0;  ///< kept for later prefixes
 
   std::int64_t tokens() const { return decode_tokens + prefill_tokens; }
 };
@@ -83,11 +83,12 @@ struct SchedulerStats {
 };
 
 /// Serves a trace step by step. Each step holds one decode item of m tokens for every request whose
-/// prompt is done, in order of admission, then prompt chunks with the rest of the token budget, then
-/// newly admitted requests, first come, first served. A prompt gets its pages when it is admitted,
-/// behind the longest prefix that other requests left in the cache; a decoding request takes one page
-/// at a time. Where none is left, the request admitted last is preempted: its pages are freed and it
-/// starts over at the head of the queue, generated tokens kept as part of the prompt.
+/// prompt is done, in order of admission, then prompt chunks with the rest of the token budget,
+/// then newly admitted requests, first come, first served. A prompt gets its pages when it is
+/// admitted, behind the longest prefix that other requests left in the cache; a decoding request
+/// takes one page at a time. Where none is left, the request admitted last is preempted: its pages
+/// are freed and it starts over at the head of the queue, generated tokens kept as part of the
+/// prompt.
 ///
 /// Time is virtual: step_ms + token_ms · tokens a step. Freed pages are not cleared.
 class Scheduler {
@@ -133,12 +134,12 @@ class Scheduler {
   SchedulerConfig config_;
   PageAllocator main_;
   PageAllocator index_;
-  PageAllocator::Sequence spacer_;        // index pages that shift all other ids
-  std::vector<std::int64_t> generated_;   // by request
-  std::vector<std::int64_t> lost_;        // by request: tokens computed before its preemption
-  std::vector<std::uint8_t> admitted_;    // by request: was admitted before
+  PageAllocator::Sequence spacer_;       // index pages that shift all other ids
+  std::vector<std::int64_t> generated_;  // by request
+  std::vector<std::int64_t> lost_;       // by request: tokens computed before its preemption
+  std::vector<std::uint8_t> admitted_;   // by request: was admitted before
   std::deque<std::int64_t> waiting_;
-  std::vector<Running> running_;          // in order of admission
+  std::vector<Running> running_;  // in order of admission
   std::size_t arrived_ = 0;
   double clock_ms_ = 0;
   bool preempted_ = false;  // in the step being planned

@@ -91,13 +91,12 @@ std::int64_t read_integer(const Json& line, const char* key, std::int64_t lowest
                           std::int64_t highest, Faults& faults) {
   const Json* value = find(line, key, faults);
   if (value == nullptr) return lowest;
-  const bool fits =
-      value->is_number_unsigned()
-          ? value->get<std::uint64_t>() <= static_cast<std::uint64_t>(highest)
-          : value->is_number_integer() && value->get<std::int64_t>() <= highest;
+  const bool fits = value->is_number_unsigned()
+                        ? value->get<std::uint64_t>() <= static_cast<std::uint64_t>(highest)
+                        : value->is_number_integer() && value->get<std::int64_t>() <= highest;
   if (fits && value->get<std::int64_t>() >= lowest) return value->get<std::int64_t>();
-  faults.add(fmt::format("'{}' is {}; allowed: an integer from {} to {}", key, shown(*value), lowest,
-                         highest));
+  faults.add(fmt::format("'{}' is {}; allowed: an integer from {} to {}", key, shown(*value),
+                         lowest, highest));
   return lowest;
 }
 
@@ -186,9 +185,10 @@ Columns parse_header(std::string_view text, Faults& faults) {
     const auto it = std::find(cells.begin(), cells.end(), Columns::names[i]);
     columns.at[i] = static_cast<std::size_t>(it - cells.begin());
     if (it == cells.end()) {
-      faults.add(fmt::format("column '{}' is missing in the header '{}' (a trace is JSON lines or "
-                             "CSV with arrival_ms, input_length and output_length)",
-                             Columns::names[i], excerpt(text)));
+      faults.add(
+          fmt::format("column '{}' is missing in the header '{}' (a trace is JSON lines or "
+                      "CSV with arrival_ms, input_length and output_length)",
+                      Columns::names[i], excerpt(text)));
     }
   }
   faults.raise();
@@ -286,7 +286,8 @@ std::vector<TraceRequest> read_trace(std::istream& in, std::string_view name, st
 std::vector<TraceRequest> load_trace(const std::string& path, std::int64_t limit) {
   std::ifstream in(path);
   if (!in) {
-    throw Error(ErrorCode::io, fmt::format("{}: cannot be opened ({})", path, std::strerror(errno)));
+    throw Error(ErrorCode::io,
+                fmt::format("{}: cannot be opened ({})", path, std::strerror(errno)));
   }
   return read_trace(in, path, limit);
 }

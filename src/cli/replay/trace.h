@@ -26,8 +26,8 @@ struct TraceRequest {
   std::vector<std::uint64_t> hash_ids;
 };
 
-/// Reads a trace, at most `limit` requests (0 = all). Blank lines are skipped. Two formats, told apart
-/// by the first line that is not blank:
+/// Reads a trace, at most `limit` requests (0 = all). Blank lines are skipped. Two formats, told
+/// apart by the first line that is not blank:
 ///  - Mooncake JSON lines: `{"timestamp": ms, "input_length": n, "output_length": n,
 ///    "hash_ids": [id, …]}` with ceil(input_length / 512) ids; other fields are ignored;
 ///  - Azure CSV with a header that names `arrival_ms`, `input_length` and `output_length`, in any

@@ -1,0 +1,145 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cli/replay/activations.h"
+#include "cli/replay/buffer.h"
+#include "cli/replay/content.h"
+#include "cli/replay/scheduler.h"
+#include "msa/layer.h"
+
+/// \file
+/// One attention layer with its caches: computes the steps that the scheduler plans.
+
+namespace msa::replay {
+
+struct EngineConfig {
+  LayerShape shape;
+  DType kv_type = DType::bf16;     ///< of the main cache: bf16, f16, e4m3 or e5m2
+  DType index_type = DType::bf16;  ///< of the index cache: bf16 or e4m3
+  KVLayout layout = KVLayout::LBHNC;
+  std::int64_t pages = 0;  ///< of the main cache
+  std::int64_t index_pages = 0;
+  std::int64_t max_tokens = 0;   ///< query tokens of a step
+  std::int64_t max_batch = 0;    ///< requests of a step
+  std::int64_t max_seq_len = 0;  ///< keys of a request
+  std::int64_t decode_query_len = 1;
+  std::uint64_t seed = 1;
+
+  /// Rows, q and outputs: f16 where the cache is f16, else bf16.
+  DType row_type() const { return kv_type == DType::f16 ? DType::f16 : DType::bf16; }
+};
+
+/// What a step spends its time on, in the order in which it happens. The engine fills in its own,
+/// the loop around it the first and the last.
+enum class Phase : std::uint8_t {
+  schedule,
+  activations,
+  metadata,
+  write_cache,
+  index_blocks,
+  attend,
+  digest,
+  verify,
+};
+inline constexpr std::array<const char*, 8> phase_names = {
+    "schedule",     "activations", "metadata", "write_cache",
+    "index_blocks", "attend",      "digest",   "verify"};
+/// True for what an engine would have to do as well; the rest is the harness of this command.
+constexpr bool serves(Phase phase) {
+  return phase != Phase::activations && phase != Phase::digest && phase != Phase::verify;
+}
+/// Seconds by phase.
+struct PhaseTimes {
+  std::array<double, phase_names.size()> seconds{};
+
+  double& operator[](Phase phase) { return seconds[static_cast<std::size_t>(phase)]; }
+  double operator[](Phase phase) const { return seconds[static_cast<std::size_t>(phase)]; }
+  /// Time of what serves, or of all.
+  double total(bool harness_too) const {
+    double sum = 0;
+    for (std::size_t i = 0; i < seconds.size(); ++i) {
+      if (harness_too || serves(static_cast<Phase>(i))) sum += seconds[i];
+    }
+    return sum;
+  }
+};
+
+/// Views of everything a step read and wrote, for the verifier. Valid until the next step.
+struct StepTensors {
+  WriteCacheArgs write;  // inputs and outputs of write_cache
+  Tensor selection;      // [max_tokens, Hi, 16] i32
+  Tensor out;            // [max_tokens, Hq, 128]
+  SelectRule rule;
+  Scale k_scale, v_scale;
+};
+
+/// Owns the layer's caches and buffers. Caches start as NaN everywhere and are never cleared.
+class Engine {
+ public:
+  static constexpr std::int64_t topk = 16;
+
+  explicit Engine(const EngineConfig& config);
+
+  /// Computes a step: draws the rows, splits the batch, writes the caches, selects, attends, and
+  /// adds outputs and ids to the digest. Returns where the time went.
+  PhaseTimes run(const StepPlan& plan, std::span<const Content> contents);
+  /// Only draws the rows and writes the caches: a cheap way to a long context.
+  void prefill_caches(const StepPlan& plan, std::span<const Content> contents);
+
+  /// XXH64, chained over the outputs and ids of all steps so far.
+  std::uint64_t digest() const { return digest_; }
+  /// Starts the digest anew, as after a calibration.
+  void reset_digest() { digest_ = 0; }
+
+  StepTensors tensors();
+  /// The last step's batch as the metadata builder split it.
+  const SparseMetadata& metadata() const { return metadata_.begin()->second; }
+  const EngineConfig& config() const { return config_; }
+  /// Bytes of both caches, what the layout interleaves with them included.
+  std::size_t cache_bytes() const { return kv_memory_.bytes() + index_memory_.bytes(); }
+
+ private:
+  void allocate();
+  void fill_caches_with_nan();
+  void build_rotary_table();
+  void load_arrays(const StepPlan& plan);
+  void draw_rows(const StepPlan& plan, std::span<const Content> contents);
+  void build_metadata(const StepPlan& plan);
+  void add_to_digest(std::int64_t tokens);
+  Workspace workspace(std::size_t bytes);
+  ForwardContext context();
+
+  EngineConfig config_;
+  Activations activations_;
+  MetadataBuilder builder_;
+  Indexer indexer_;
+  SparseImpl impl_;
+  LayerContext layer_;
+  std::map<std::string, SparseMetadata> metadata_;
+  std::uint64_t digest_ = 0;
+
+  Buffer kv_memory_, index_memory_;
+  Tensor kv_cache_;     // [pages, Hkv, 128, 256]
+  Tensor index_cache_;  // [index pages, 128, 128]
+  Buffer rows_;         // [max_tokens, row_elements]
+  Buffer q_;            // [max_tokens, Hq, 128]
+  Buffer index_q_;      // [max_tokens, Hi, 128]
+  Buffer selection_;    // [round_up(max_tokens, 4), Hi, 16] i32
+  Buffer out_;          // [max_tokens, Hq, 128]
+  Buffer workspace_;
+  std::vector<float> cos_sin_;                                 // [max_seq_len, 64]
+  std::array<std::vector<std::uint16_t>, 4> norms_;            // q, k, index_q, index_k
+  std::vector<std::int64_t> positions_, slots_, index_slots_;  // [max_tokens]
+  std::vector<std::int32_t> query_start_loc_, seq_lens_;       // [max_batch + 1], [max_batch]
+  std::vector<std::int32_t> block_table_, index_table_;        // [max_batch, columns_]
+  std::int64_t columns_ = 0;
+};
+
+}  // namespace msa::replay

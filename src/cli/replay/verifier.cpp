@@ -1,0 +1,302 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#include "cli/replay/verifier.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "cli/replay/digest.h"
+#include "cli/replay/work.h"
+#include "common/numeric.h"
+#include "reference/reference.h"
+
+namespace msa::replay {
+namespace {
+
+// Tolerances of the contract's section 9.
+constexpr double attend_max_abs = 1.7e-2;
+constexpr double attend_mean_abs = 2.5e-4;
+constexpr std::int64_t attend_mean_keys = 512;  // rows that see fewer have no mean bound
+constexpr double attend_relative_l2 = 4e-3;
+constexpr double score_abs = 1e-2;
+constexpr double rotated_pair = 0x1p-20;  // of the pair's norm
+
+// One multiply-add of the reference, in those of the operators: on two AVX2 cores, the f64 loops
+// over one row take the time that the operators need for so many times the work.
+constexpr double reference_index_cost = 60;
+constexpr double reference_attend_cost = 40;
+constexpr std::int64_t most_rows_per_step = 8;
+constexpr std::size_t most_complaints = 10;
+
+std::int64_t visible_pages(std::int64_t position) { return position / page_size + 1; }
+
+/// A one-row batch: the row as a prefill of one token.
+struct RowBatch {
+  std::int32_t seq_len, cu_seqlens_q[2], context_len;
+  std::span<const std::int32_t> pages;
+
+  RowBatch(std::int64_t position, std::span<const std::int32_t> table)
+      : seq_len(static_cast<std::int32_t>(position + 1)),
+        cu_seqlens_q{0, 1},
+        context_len(static_cast<std::int32_t>(position)),
+        pages(table) {}
+
+  BatchMetadata metadata() const {
+    BatchMetadata b;
+    const auto columns = static_cast<std::int64_t>(pages.size());
+    b.seq_lens = ConstTensor::dense(&seq_len, DType::i32, {1});
+    b.block_table = ConstTensor::dense(pages.data(), DType::i32, {1, columns});
+    b.cu_seqlens_q = ConstTensor::dense(cu_seqlens_q, DType::i32, {2});
+    b.context_lens = ConstTensor::dense(&context_len, DType::i32, {1});
+    b.num_prefills = 1;
+    b.num_actual_tokens = 1;
+    b.max_query_len = 1;
+    b.max_seq_len = seq_len;
+    return b;
+  }
+};
+
+/// Distance between neighbours of the format around `x`.
+double ulp(DType type, double x) {
+  const FloatFormat& f = format_of(type);
+  const int exponent = x == 0 ? f.min_exponent() : std::max(std::ilogb(x), f.min_exponent());
+  return std::ldexp(1.0, exponent - f.mantissa_bits);
+}
+
+/// Compares `heads · 128` stored elements with f64 values. `rotated`: elements i and i + 32 below
+/// 64 are a pair whose norm bounds the error, too.
+struct RowCheck {
+  ErrorShare& share;
+  bool ok = true;
+
+  void compare(const ConstTensor& stored, const double* wanted, std::int64_t heads, double scale,
+               bool rotated) {
+    for (std::int64_t h = 0; h < heads; ++h) {
+      for (std::int64_t d = 0; d < head_dim; ++d) {
+        const std::int64_t at = h * stored.stride[0] + d * stored.stride[1];
+        const double* head = wanted + h * head_dim;
+        const double exact = head[d] / scale;
+        const double nearest = round_to(stored.dtype, exact);  // saturates where the format does
+        double allowed = ulp(stored.dtype, nearest);
+        if (rotated) {
+          const double pair =
+              d < 64 ? std::hypot(head[d % 32], head[d % 32 + 32]) : std::fabs(head[d]);
+          allowed = std::max(allowed, rotated_pair * pair / scale);
+        }
+        const double error = std::fabs(load(stored.dtype, stored.data, at) - nearest);
+        share.see(error, allowed);
+        ok = ok && error <= allowed;
+      }
+    }
+  }
+  void compare_exactly(const ConstTensor& stored, const double* wanted, std::int64_t heads) {
+    for (std::int64_t h = 0; h < heads; ++h) {
+      for (std::int64_t d = 0; d < head_dim; ++d) {
+        const std::int64_t at = h * stored.stride[0] + d * stored.stride[1];
+        ok = ok && load(stored.dtype, stored.data, at) == wanted[h * head_dim + d];
+      }
+    }
+    if (!ok) share.worst = std::numeric_limits<double>::infinity();
+  }
+};
+
+/// The [heads, 128] elements at one token of a [pages, heads, 128 tokens, 128] cache half.
+ConstTensor at_slot(const ConstTensor& cache, std::int32_t page, std::int64_t offset) {
+  const ConstTensor token = cache.narrow(0, page, 1).narrow(2, offset, 1);
+  return {token.data, token.dtype, {token.shape[1], head_dim}, {token.stride[1], token.stride[3]}};
+}
+
+ConstTensor at_row(const ConstTensor& rows, std::int64_t token) {
+  const ConstTensor row = rows.narrow(0, token, 1);
+  return {row.data, row.dtype, {row.shape[1], row.shape[2]}, {row.stride[1], row.stride[2]}};
+}
+
+bool check_write(const StepItem& item, std::int64_t position, std::int64_t token,
+                 const StepTensors& t, ErrorShare& share) {
+  WriteCacheArgs args = t.write;
+  args.qkv = args.qkv.narrow(0, token, 1);
+  args.positions = ConstTensor::dense(&position, DType::i64, {1});
+  args.num_tokens = 1;
+  const reference::WriteResult wanted = reference::write_cache(args);
+  const auto page = static_cast<std::size_t>(position / page_size);
+  const std::int64_t offset = position % page_size;
+  const ConstKVCache cache = t.write.kv_cache;
+  const ConstTensor k = at_slot(cache.k_view(), item.pages[page], offset);
+  const ConstTensor v = at_slot(cache.v_view(), item.pages[page], offset);
+  const ConstTensor& index = t.write.index_cache;
+  const ConstTensor index_slot = index.narrow(0, item.index_pages[page], 1).narrow(1, offset, 1);
+  const ConstTensor index_k(index_slot.data, index.dtype, {1, head_dim}, {0, index.stride[2]});
+  const std::int64_t kv_heads = k.shape[0];
+
+  RowCheck check{share};
+  const ConstTensor q = at_row(t.write.q_out, token), index_q = at_row(t.write.index_q_out, token);
+  check.compare(q, wanted.q.data(), q.shape[0], 1, true);
+  check.compare(index_q, wanted.index_q.data(), index_q.shape[0], 1, true);
+  check.compare(k, wanted.k.data(), kv_heads, t.k_scale.value, true);
+  check.compare(index_k, wanted.index_k.data(), 1, 1, true);
+  if (is_fp8(v.dtype)) {
+    check.compare(v, wanted.v.data(), kv_heads, t.v_scale.value, false);
+  } else {
+    check.compare_exactly(v, wanted.v.data(), kv_heads);
+  }
+  return check.ok;
+}
+
+/// One list of chosen ids against f64 scores of one row and index head.
+bool check_ids(const std::vector<double>& scores, const std::vector<std::int32_t>& wanted,
+               const std::vector<std::int32_t>& chosen, const SelectRule& rule, ErrorShare& share) {
+  const auto valid = static_cast<std::int32_t>(scores.size());
+  const std::set<std::int32_t> ids(chosen.begin(), chosen.end()),
+      best(wanted.begin(), wanted.end());
+  if (ids.size() != chosen.size() || ids.size() != best.size() || *ids.begin() < 0 ||
+      *ids.rbegin() >= valid || !std::is_sorted(chosen.begin(), chosen.end())) {
+    return false;
+  }
+  const auto forced = [&](std::int32_t id) {
+    return id >= valid - rule.local_blocks || id < rule.init_blocks;
+  };
+  double lowest_chosen = std::numeric_limits<double>::infinity(), highest_missed = -lowest_chosen;
+  bool ok = true;
+  for (const std::int32_t id : ids) {
+    if (!best.contains(id)) lowest_chosen = std::min(lowest_chosen, scores[id]);
+  }
+  for (const std::int32_t id : best) {
+    if (ids.contains(id)) continue;
+    ok = ok && !forced(id);
+    highest_missed = std::max(highest_missed, scores[id]);
+  }
+  if (ids == best) return true;
+  share.see(std::max(highest_missed - lowest_chosen, 0.0), 2 * score_abs);
+  return ok && highest_missed - lowest_chosen <= 2 * score_abs;
+}
+
+bool check_selection(const StepItem& item, std::int64_t position, std::int64_t token,
+                     const StepTensors& t, ErrorShare& share) {
+  const RowBatch batch(position, item.index_pages);
+  const std::int64_t heads = t.selection.shape[1], topk = t.selection.shape[2];
+  const std::int64_t valid = visible_pages(position);
+  IndexScoresArgs args;
+  args.index_q = ConstTensor(t.write.index_q_out).narrow(0, token, 1);
+  args.index_cache = t.write.index_cache;
+  args.batch = batch.metadata();
+  args.scores = Tensor::dense(nullptr, DType::f32, {heads, valid, 1});
+  const std::vector<double> scores = reference::index_scores(args);
+  const std::vector<std::int32_t> wanted = reference::select_blocks(
+      scores, heads, valid, 1, {static_cast<std::int32_t>(valid)}, topk, t.rule);
+  bool ok = true;
+  for (std::int64_t h = 0; h < heads; ++h) {
+    const auto* row =
+        t.selection.ptr<std::int32_t>() + token * t.selection.stride[0] + h * t.selection.stride[1];
+    const auto count = static_cast<std::ptrdiff_t>(std::min(topk, valid));
+    const auto list = wanted.begin() + h * topk;
+    ok = ok && std::all_of(row + count, row + topk, [](std::int32_t id) { return id == -1; });
+    ok = check_ids({scores.begin() + h * valid, scores.begin() + (h + 1) * valid},
+                   {list, list + count}, {row, row + count}, t.rule, share) &&
+         ok;
+  }
+  return ok;
+}
+
+bool check_attend(const StepItem& item, std::int64_t position, std::int64_t token,
+                  const StepTensors& t, VerifierReport& report) {
+  const RowBatch batch(position, item.pages);
+  AttendArgs args;
+  args.q = ConstTensor(t.write.q_out).narrow(0, token, 1);
+  args.kv_cache = t.write.kv_cache;
+  args.selection = ConstTensor(t.selection).narrow(0, token, 1);
+  args.batch = batch.metadata();
+  args.out = t.out.narrow(0, token, 1);
+  args.k_scale = t.k_scale;
+  args.v_scale = t.v_scale;
+  const reference::AttendResult wanted = reference::attend(args);
+  const ConstTensor out = at_row(t.out, token);
+  double largest = 0, sum = 0, squares = 0, norm = 0;
+  for (std::int64_t h = 0; h < out.shape[0]; ++h) {
+    for (std::int64_t d = 0; d < head_dim; ++d) {
+      const double exact = wanted.out[static_cast<std::size_t>(h * head_dim + d)];
+      const double error =
+          std::fabs(load(out.dtype, out.data, h * out.stride[0] + d * out.stride[1]) - exact);
+      largest = std::max(largest, error);
+      sum += error;  // a NaN sticks to the sums
+      squares += error * error;
+      norm += exact * exact;
+    }
+  }
+  const double mean = sum / static_cast<double>(wanted.out.size());
+  const double relative = std::sqrt(squares / norm);
+  report.worst_abs_error = std::max(report.worst_abs_error, largest);
+  report.attend_max.see(largest, attend_max_abs);
+  report.attend_l2.see(relative, attend_relative_l2);
+  bool ok = largest <= attend_max_abs && relative <= attend_relative_l2;
+  if (position + 1 >= attend_mean_keys) {
+    report.attend_mean.see(mean, attend_mean_abs);
+    ok = ok && mean <= attend_mean_abs;
+  }
+  return ok;
+}
+
+}  // namespace
+
+void ErrorShare::see(double error, double allowed) {
+  const double share = error / allowed;
+  // Not a number is no agreement.
+  worst = std::isnan(share) ? std::numeric_limits<double>::infinity() : std::max(worst, share);
+}
+
+double VerifierReport::worst_share() const {
+  return std::max(
+      {write.worst, selection.worst, attend_max.worst, attend_mean.worst, attend_l2.worst});
+}
+
+Verifier::Pick Verifier::pick(const StepPlan& plan, std::uint64_t bits) const {
+  // A request first, then one of its rows: else long prompts would be all that is looked at.
+  Pick pick;
+  pick.item = below(bits, plan.items.size());
+  for (std::size_t i = 0; i < pick.item; ++i) pick.token += plan.items[i].query_len;
+  const auto rows = static_cast<std::uint64_t>(plan.items[pick.item].query_len);
+  pick.row = static_cast<std::int64_t>(below(mix(bits), rows));
+  pick.token += pick.row;
+  return pick;
+}
+
+void Verifier::check(const StepPlan& plan, const StepTensors& tensors) {
+  const LayerShape shape{tensors.out.shape[1], tensors.write.kv_cache.shape_view().shape[1],
+                         tensors.selection.shape[1]};
+  for (const StepItem& item : plan.items) {
+    const Work work = item_work(shape, item);
+    credit_ += config_.share * (work.index + work.attend);
+  }
+  const bool counted = config_.rows_per_step > 0;
+  const std::int64_t most =
+      counted ? std::min(config_.rows_per_step, plan.tokens()) : most_rows_per_step;
+  for (std::int64_t i = 0; i < most && (counted || credit_ > 0); ++i) {
+    const Pick p = pick(plan, mix(config_.seed, 9, ++draws_));
+    const StepItem& item = plan.items[p.item];
+    check_row(item, p.row, p.token, tensors);
+    const Work work = rows_work(shape, item.first_position + p.row, 1);
+    credit_ -= reference_index_cost * work.index + reference_attend_cost * work.attend;
+  }
+}
+
+bool Verifier::check_row(const StepItem& item, std::int64_t row, std::int64_t token,
+                         const StepTensors& t) {
+  const std::int64_t position = item.first_position + row;
+  const bool write = check_write(item, position, token, t, report_.write);
+  const bool selection = check_selection(item, position, token, t, report_.selection);
+  const bool attend = check_attend(item, position, token, t, report_);
+  ++report_.rows;
+  if (write && selection && attend) return true;
+  ++report_.wrong;
+  if (report_.complaints.size() < most_complaints) {
+    report_.complaints.push_back(
+        fmt::format("request {}, position {}, {}: wrong{}{}{}", item.request, position,
+                    item.decode ? "decode" : "prefill", write ? "" : " write_cache",
+                    selection ? "" : " index_blocks", attend ? "" : " attend"));
+  }
+  return false;
+}
+
+}  // namespace msa::replay
