@@ -16,8 +16,8 @@ namespace msa {
 /// The part of the keys that this call's cache holds (context parallelism): the blocks b with
 /// b mod world = rank, in table column b / world. Ids, lengths and visibility stay global.
 struct KVShard {
-  int rank = 0;
-  int world = 1;
+  int rank = 0;   ///< this shard, 0 to world − 1
+  int world = 1;  ///< shards of the keys
 };
 
 /// Arguments of attend. G = Hq / Hkv is 1 to 16; Hs is Hkv or 1.
@@ -25,7 +25,7 @@ struct AttendArgs {
   ConstTensor q;          // [≥ T, Hq, 128] bf16|f16, last stride 1
   ConstKVCache kv_cache;  // [pages, Hkv, 128, 256] bf16|f16|e4m3|e5m2, any strides
   ConstTensor selection;  // [≥ T, Hs, topk] i32: block ids, −1 anywhere = none; topk 1 to 64
-  BatchMetadata batch;    //
+  BatchMetadata batch;    // lengths, tables and counts of the step
   Tensor out;             // [≥ T, Hq, 128] bf16|f16, last stride 1; overlaps no input
   Tensor lse;             // [≥ T, Hq] f32, optional: natural log of Σ exp(scaled logit)
 
@@ -34,11 +34,11 @@ struct AttendArgs {
   Scale v_scale;                               ///< output × v_scale
   bool causal = true;      ///< false: every row of a request sees all its seq_len keys
   bool invariant = false;  ///< true: prefill bits depend on the row's own q, selection, keys alone
-  KVShard kv_shard;
+  KVShard kv_shard;        ///< which blocks the cache holds
 
   std::size_t workspace_cap = default_workspace_cap;  ///< the call never asks for more, bytes
   Workspace workspace;                                // ≥ workspace_size(args) bytes
-  Stream stream;
+  Stream stream;                                      ///< where the call runs
 };
 
 /// For each row t < T and query head h: `out[t, h] = softmax(scaled logits) · V · v_scale` over the

@@ -33,7 +33,7 @@ extern "C" {
 /// Result of a call: 0 or one of the MSA_ERROR_ values.
 typedef int32_t msa_status;
 enum {
-  MSA_OK = 0,
+  MSA_OK = 0,                     /**< done */
   MSA_ERROR_INVALID_ARGUMENT = 1, /**< an argument is wrong whatever the machine */
   MSA_ERROR_UNSUPPORTED = 2,      /**< no backend on this machine serves the call */
   MSA_ERROR_WORKSPACE = 3,        /**< the workspace is too small, or its cap cannot be met */
@@ -45,19 +45,23 @@ enum {
 /// Element type of a tensor: msa::DType.
 typedef int32_t msa_dtype;
 enum {
-  MSA_F32 = 0,
-  MSA_BF16 = 1,
-  MSA_F16 = 2,
-  MSA_E4M3 = 3,
-  MSA_E5M2 = 4,
-  MSA_I32 = 5,
-  MSA_I64 = 6,
-  MSA_U8 = 7
+  MSA_F32 = 0,  /**< f32 */
+  MSA_BF16 = 1, /**< bf16 */
+  MSA_F16 = 2,  /**< f16 */
+  MSA_E4M3 = 3, /**< OCP fp8 E4M3, finite */
+  MSA_E5M2 = 4, /**< OCP fp8 E5M2 */
+  MSA_I32 = 5,  /**< i32 */
+  MSA_I64 = 6,  /**< i64 */
+  MSA_U8 = 7    /**< raw bytes */
 };
 
 /// Where a tensor's memory lives: msa::DeviceType.
 typedef int32_t msa_device_type;
-enum { MSA_CPU = 0, MSA_CUDA = 1, MSA_CUDA_HOST = 2 };
+enum {
+  MSA_CPU = 0,      /**< host memory */
+  MSA_CUDA = 1,     /**< memory of a CUDA device */
+  MSA_CUDA_HOST = 2 /**< pinned host memory */
+};
 
 /// Named physical order of a KV cache: msa::KVLayout.
 typedef int32_t msa_kv_layout;
@@ -68,19 +72,19 @@ enum { MSA_LBHNC = 0, MSA_LBNHC = 1, MSA_LHBNC = 2, MSA_BLHNC = 3, MSA_BLNHC = 4
 
 /// A strided view: msa::Tensor. Strides count elements.
 typedef struct msa_tensor {
-  void* data;
-  msa_dtype dtype;
-  msa_device_type device_type;
-  int32_t device_index;
-  int32_t rank; /**< 0 to MSA_MAX_RANK */
-  int64_t shape[MSA_MAX_RANK];
-  int64_t stride[MSA_MAX_RANK];
+  void* data;                   /**< first element or byte */
+  msa_dtype dtype;              /**< type of the elements */
+  msa_device_type device_type;  /**< where `data` lives */
+  int32_t device_index;         /**< CUDA ordinal, else 0 */
+  int32_t rank;                 /**< 0 to MSA_MAX_RANK */
+  int64_t shape[MSA_MAX_RANK];  /**< extents */
+  int64_t stride[MSA_MAX_RANK]; /**< in elements */
 } msa_tensor;
 
 /// A factor, given as a host number or as one f32 on the tensors' device: msa::Scale.
 typedef struct msa_scale {
   msa_tensor tensor; /**< [1] f32, optional; where it is given, `value` is ignored */
-  float value;
+  float value;       /**< the factor */
 } msa_scale;
 
 /// One layer of a KV cache, packed or as two views: msa::KVCache.
@@ -92,203 +96,230 @@ typedef struct msa_kv_cache {
 
 /// Caller-owned scratch memory: msa::Workspace.
 typedef struct msa_workspace {
-  void* data;
-  size_t bytes;
+  void* data;   /**< first element or byte */
+  size_t bytes; /**< size */
 } msa_workspace;
 
 /// The rule of choice of the indexer: msa::SelectRule. Defaults: 0, 1, 0.
 typedef struct msa_select_rule {
-  int64_t init_blocks;
-  int64_t local_blocks;
+  int64_t init_blocks;  /**< first blocks always chosen */
+  int64_t local_blocks; /**< last blocks always chosen */
   int32_t reduce_heads; /**< 0 or 1 */
 } msa_select_rule;
 
 /// The batch of one step: msa::BatchMetadata (msa/metadata.h).
 typedef struct msa_batch {
-  size_t struct_size;
-  msa_tensor seq_lens;     /**< [R] i32 */
-  msa_tensor block_table;  /**< [R, W] i32 */
-  msa_tensor cu_seqlens_q; /**< [R_p + 1] i32 */
-  msa_tensor context_lens; /**< [R_p] i32 */
-  int64_t num_decodes;
-  int64_t num_prefills;
-  int64_t decode_query_len; /**< default 1 */
-  int64_t num_actual_tokens;
-  int64_t max_query_len;
-  int64_t max_seq_len;
+  size_t struct_size;        /**< set by the init function */
+  msa_tensor seq_lens;       /**< [R] i32 */
+  msa_tensor block_table;    /**< [R, W] i32 */
+  msa_tensor cu_seqlens_q;   /**< [R_p + 1] i32 */
+  msa_tensor context_lens;   /**< [R_p] i32 */
+  int64_t num_decodes;       /**< R_d */
+  int64_t num_prefills;      /**< R_p */
+  int64_t decode_query_len;  /**< default 1 */
+  int64_t num_actual_tokens; /**< T */
+  int64_t max_query_len;     /**< upper bound */
+  int64_t max_seq_len;       /**< upper bound */
 } msa_batch;
 
 /// Arguments of msa_write_cache: msa::WriteCacheArgs (msa/write_cache.h).
 typedef struct msa_write_cache_args {
-  size_t struct_size;
-  msa_tensor qkv;
-  msa_tensor positions;
-  msa_tensor cos_sin;
-  msa_tensor q_norm;
-  msa_tensor k_norm;
-  msa_tensor index_q_norm;
-  msa_tensor index_k_norm;
-  float norm_eps; /**< default 1e-6 */
-  msa_tensor slot_mapping;
-  msa_tensor index_slot_mapping;
-  msa_tensor q_out;
-  msa_kv_cache kv_cache;
-  msa_tensor index_q_out;
-  msa_tensor index_cache;
-  msa_scale k_scale; /**< default 1 */
-  msa_scale v_scale; /**< default 1 */
-  int64_t num_tokens;
-  void* stream;
+  size_t struct_size;            /**< set by the init function */
+  msa_tensor qkv;                /**< [>= T, (Hq + 2 Hkv + (Hi > 0 ? Hi + 1 : 0)) * 128] bf16|f16 */
+  msa_tensor positions;          /**< [>= T] i64 */
+  msa_tensor cos_sin;            /**< [max_pos, 64] bf16|f16|f32 */
+  msa_tensor q_norm;             /**< [128] bf16|f16|f32 */
+  msa_tensor k_norm;             /**< [128] */
+  msa_tensor index_q_norm;       /**< [128], index part only */
+  msa_tensor index_k_norm;       /**< [128], index part only */
+  float norm_eps;                /**< default 1e-6 */
+  msa_tensor slot_mapping;       /**< [>= T] i64 */
+  msa_tensor index_slot_mapping; /**< [>= T] i64, index part only */
+  msa_tensor q_out;              /**< [>= T, Hq, 128] */
+  msa_kv_cache kv_cache;         /**< [pages, Hkv, 128, 256] */
+  msa_tensor index_q_out;        /**< [>= T, Hi, 128], index part only */
+  msa_tensor index_cache;        /**< [pages, 128, 128] bf16|e4m3 */
+  msa_scale k_scale;             /**< default 1 */
+  msa_scale v_scale;             /**< default 1 */
+  int64_t num_tokens;            /**< T */
+  void* stream;                  /**< cudaStream_t for CUDA tensors, else ignored */
 } msa_write_cache_args;
 
 /// Arguments of msa_insert_cache: msa::InsertCacheArgs (msa/write_cache.h).
 typedef struct msa_insert_cache_args {
-  size_t struct_size;
-  msa_tensor k;
-  msa_tensor v;
-  msa_tensor slot_mapping;
-  msa_kv_cache kv_cache;
-  msa_tensor index_k;
-  msa_tensor index_slot_mapping;
-  msa_tensor index_cache;
-  msa_scale k_scale; /**< default 1 */
-  msa_scale v_scale; /**< default 1 */
-  int64_t num_tokens;
-  void* stream;
+  size_t struct_size;            /**< set by the init function */
+  msa_tensor k;                  /**< [>= T, Hkv, 128] bf16|f16 */
+  msa_tensor v;                  /**< [>= T, Hkv, 128] of k's type */
+  msa_tensor slot_mapping;       /**< [>= T] i64 */
+  msa_kv_cache kv_cache;         /**< [pages, Hkv, 128, 256] */
+  msa_tensor index_k;            /**< [>= T, 128] bf16|f16 */
+  msa_tensor index_slot_mapping; /**< [>= T] i64, index part only */
+  msa_tensor index_cache;        /**< [pages, 128, 128] bf16|e4m3 */
+  msa_scale k_scale;             /**< default 1 */
+  msa_scale v_scale;             /**< default 1 */
+  int64_t num_tokens;            /**< T */
+  void* stream;                  /**< cudaStream_t for CUDA tensors, else ignored */
 } msa_insert_cache_args;
 
 /// Arguments of msa_copy_pages: msa::CopyPagesArgs (msa/copy_pages.h).
 typedef struct msa_copy_pages_args {
-  size_t struct_size;
-  msa_tensor src;
-  msa_tensor dst;
-  msa_tensor pairs;
-  void* stream;
+  size_t struct_size; /**< set by the init function */
+  msa_tensor src;     /**< [pages, ...], last stride 1 */
+  msa_tensor dst;     /**< [pages, ...] of src's type and page shape */
+  msa_tensor pairs;   /**< [N, 2] i64: source, destination */
+  void* stream;       /**< cudaStream_t for CUDA tensors, else ignored */
 } msa_copy_pages_args;
 
 /// Arguments of msa_index_blocks: msa::IndexArgs (msa/index.h).
 typedef struct msa_index_blocks_args {
-  size_t struct_size;
-  msa_tensor index_q;
-  msa_tensor index_cache;
-  const msa_batch* batch; /**< its block_table is the index cache's */
-  msa_tensor selection;
-  msa_select_rule rule;
-  int32_t exact;        /**< 0 or 1, default 0 */
-  size_t workspace_cap; /**< default 256 MiB */
-  msa_workspace workspace;
-  void* stream;
+  size_t struct_size;      /**< set by the init function */
+  msa_tensor index_q;      /**< [>= T, Hi, 128] bf16|f16|e4m3 */
+  msa_tensor index_cache;  /**< [pages, 128, 128] bf16|e4m3 */
+  const msa_batch* batch;  /**< its block_table is the index cache's */
+  msa_tensor selection;    /**< [>= T, Hs, topk] i32 */
+  msa_select_rule rule;    /**< how blocks are chosen */
+  int32_t exact;           /**< 0 or 1, default 0 */
+  size_t workspace_cap;    /**< default 256 MiB */
+  msa_workspace workspace; /**< >= workspace_size bytes */
+  void* stream;            /**< cudaStream_t for CUDA tensors, else ignored */
 } msa_index_blocks_args;
 
 /// Arguments of msa_index_scores: msa::IndexScoresArgs (msa/index.h).
 typedef struct msa_index_scores_args {
-  size_t struct_size;
-  msa_tensor index_q;
-  msa_tensor index_cache;
-  const msa_batch* batch;
-  msa_tensor scores;
-  int32_t exact;        /**< 0 or 1, default 0 */
-  size_t workspace_cap; /**< default 256 MiB */
-  msa_workspace workspace;
-  void* stream;
+  size_t struct_size;      /**< set by the init function */
+  msa_tensor index_q;      /**< [>= T, Hi, 128] bf16|f16|e4m3 */
+  msa_tensor index_cache;  /**< [pages, 128, 128] bf16|e4m3 */
+  const msa_batch* batch;  /**< of the step */
+  msa_tensor scores;       /**< [Hi, blocks, >= T] f32 */
+  int32_t exact;           /**< 0 or 1, default 0 */
+  size_t workspace_cap;    /**< default 256 MiB */
+  msa_workspace workspace; /**< >= workspace_size bytes */
+  void* stream;            /**< cudaStream_t for CUDA tensors, else ignored */
 } msa_index_scores_args;
 
 /// Arguments of msa_select_blocks: msa::SelectArgs (msa/index.h).
 typedef struct msa_select_blocks_args {
-  size_t struct_size;
-  msa_tensor scores;
-  msa_tensor valid_blocks;
-  msa_tensor selection;
-  int64_t num_tokens;
-  msa_select_rule rule;
-  size_t workspace_cap; /**< default 256 MiB */
-  msa_workspace workspace;
-  void* stream;
+  size_t struct_size;      /**< set by the init function */
+  msa_tensor scores;       /**< [Hi, blocks, >= T] f32 */
+  msa_tensor valid_blocks; /**< [>= T] i32 */
+  msa_tensor selection;    /**< [>= T, Hs, topk] i32 */
+  int64_t num_tokens;      /**< T */
+  msa_select_rule rule;    /**< how blocks are chosen */
+  size_t workspace_cap;    /**< default 256 MiB */
+  msa_workspace workspace; /**< >= workspace_size bytes */
+  void* stream;            /**< cudaStream_t for CUDA tensors, else ignored */
 } msa_select_blocks_args;
 
 /// Arguments of msa_attend: msa::AttendArgs (msa/attend.h).
 typedef struct msa_attend_args {
-  size_t struct_size;
-  msa_tensor q;
-  msa_kv_cache kv_cache;
-  msa_tensor selection;
-  const msa_batch* batch;
-  msa_tensor out;
-  msa_tensor lse;       /**< optional */
-  msa_scale k_scale;    /**< default 1 */
-  msa_scale v_scale;    /**< default 1 */
-  float softmax_scale;  /**< default 128^-0.5 */
-  int32_t causal;       /**< 0 or 1, default 1 */
-  int32_t invariant;    /**< 0 or 1, default 0 */
-  int32_t shard_rank;   /**< msa::KVShard, default 0 */
-  int32_t shard_world;  /**< default 1 */
-  size_t workspace_cap; /**< default 256 MiB */
-  msa_workspace workspace;
-  void* stream;
+  size_t struct_size;      /**< set by the init function */
+  msa_tensor q;            /**< [>= T, Hq, 128] bf16|f16 */
+  msa_kv_cache kv_cache;   /**< [pages, Hkv, 128, 256] */
+  msa_tensor selection;    /**< [>= T, Hs, topk] i32 */
+  const msa_batch* batch;  /**< of the step */
+  msa_tensor out;          /**< [>= T, Hq, 128] bf16|f16 */
+  msa_tensor lse;          /**< optional */
+  msa_scale k_scale;       /**< default 1 */
+  msa_scale v_scale;       /**< default 1 */
+  float softmax_scale;     /**< default 128^-0.5 */
+  int32_t causal;          /**< 0 or 1, default 1 */
+  int32_t invariant;       /**< 0 or 1, default 0 */
+  int32_t shard_rank;      /**< msa::KVShard, default 0 */
+  int32_t shard_world;     /**< default 1 */
+  size_t workspace_cap;    /**< default 256 MiB */
+  msa_workspace workspace; /**< >= workspace_size bytes */
+  void* stream;            /**< cudaStream_t for CUDA tensors, else ignored */
 } msa_attend_args;
 
 /// Arguments of msa_merge_states: msa::MergeArgs (msa/merge.h).
 typedef struct msa_merge_states_args {
-  size_t struct_size;
-  msa_tensor out_a;
-  msa_tensor lse_a;
-  msa_tensor out_b;
-  msa_tensor lse_b;
-  msa_tensor out;
-  msa_tensor lse;
-  void* stream;
+  size_t struct_size; /**< set by the init function */
+  msa_tensor out_a;   /**< [T, H, 128] bf16|f16|f32 */
+  msa_tensor lse_a;   /**< [T, H] f32 */
+  msa_tensor out_b;   /**< [T, H, 128] of out_a's type */
+  msa_tensor lse_b;   /**< [T, H] f32 */
+  msa_tensor out;     /**< [T, H, 128]; may be out_a */
+  msa_tensor lse;     /**< [T, H] f32; may be lse_a */
+  void* stream;       /**< cudaStream_t for CUDA tensors, else ignored */
 } msa_merge_states_args;
 
 /// Arguments of msa_layer_step: msa::LayerStepArgs (msa/layer.h). The three are read like the
 /// operators' own arguments; what layer_step takes from an earlier one may be left out of the later
 /// ones.
 typedef struct msa_layer_step_args {
-  size_t struct_size;
-  const msa_write_cache_args* write;
-  const msa_index_blocks_args* index;
-  const msa_attend_args* attend;
+  size_t struct_size;                 /**< set by the init function */
+  const msa_write_cache_args* write;  /**< of write_cache */
+  const msa_index_blocks_args* index; /**< of index_blocks */
+  const msa_attend_args* attend;      /**< of attend */
 } msa_layer_step_args;
 
 /// \name Defaults
 /// Fill a struct with its defaults; `struct_size` is `sizeof` the struct in the caller's header.
 /// Nothing happens where `args` is null or `struct_size` too small to hold itself.
 /// @{
+
+/// Defaults of msa_batch.
 MSA_API void msa_batch_init(msa_batch* batch, size_t struct_size);
+/// Defaults of msa_write_cache_args.
 MSA_API void msa_write_cache_args_init(msa_write_cache_args* args, size_t struct_size);
+/// Defaults of msa_insert_cache_args.
 MSA_API void msa_insert_cache_args_init(msa_insert_cache_args* args, size_t struct_size);
+/// Defaults of msa_copy_pages_args.
 MSA_API void msa_copy_pages_args_init(msa_copy_pages_args* args, size_t struct_size);
+/// Defaults of msa_index_blocks_args.
 MSA_API void msa_index_blocks_args_init(msa_index_blocks_args* args, size_t struct_size);
+/// Defaults of msa_index_scores_args.
 MSA_API void msa_index_scores_args_init(msa_index_scores_args* args, size_t struct_size);
+/// Defaults of msa_select_blocks_args.
 MSA_API void msa_select_blocks_args_init(msa_select_blocks_args* args, size_t struct_size);
+/// Defaults of msa_attend_args.
 MSA_API void msa_attend_args_init(msa_attend_args* args, size_t struct_size);
+/// Defaults of msa_merge_states_args.
 MSA_API void msa_merge_states_args_init(msa_merge_states_args* args, size_t struct_size);
+/// Defaults of msa_layer_step_args.
 MSA_API void msa_layer_step_args_init(msa_layer_step_args* args, size_t struct_size);
 /// @}
 
 /// \name Operators
 /// See the C++ function of the same name. Outputs are untouched where the result is not MSA_OK.
 /// @{
+
+/// msa::write_cache (msa/write_cache.h).
 MSA_API msa_status msa_write_cache(const msa_write_cache_args* args);
+/// msa::insert_cache (msa/write_cache.h).
 MSA_API msa_status msa_insert_cache(const msa_insert_cache_args* args);
+/// msa::copy_pages (msa/copy_pages.h).
 MSA_API msa_status msa_copy_pages(const msa_copy_pages_args* args);
+/// msa::index_blocks (msa/index.h).
 MSA_API msa_status msa_index_blocks(const msa_index_blocks_args* args);
+/// msa::index_scores (msa/index.h).
 MSA_API msa_status msa_index_scores(const msa_index_scores_args* args);
+/// msa::select_blocks (msa/index.h).
 MSA_API msa_status msa_select_blocks(const msa_select_blocks_args* args);
+/// msa::attend (msa/attend.h).
 MSA_API msa_status msa_attend(const msa_attend_args* args);
+/// msa::merge_states (msa/merge.h).
 MSA_API msa_status msa_merge_states(const msa_merge_states_args* args);
+/// msa::layer_step (msa/layer.h).
 MSA_API msa_status msa_layer_step(const msa_layer_step_args* args);
 /// @}
 
 /// \name Workspace sizes
 /// Write to `*bytes` the workspace that the call of the same arguments needs.
 /// @{
+
+/// For msa_index_blocks.
 MSA_API msa_status msa_index_blocks_workspace_size(const msa_index_blocks_args* args,
                                                    size_t* bytes);
+/// For msa_index_scores.
 MSA_API msa_status msa_index_scores_workspace_size(const msa_index_scores_args* args,
                                                    size_t* bytes);
+/// For msa_select_blocks.
 MSA_API msa_status msa_select_blocks_workspace_size(const msa_select_blocks_args* args,
                                                     size_t* bytes);
+/// For msa_attend.
 MSA_API msa_status msa_attend_workspace_size(const msa_attend_args* args, size_t* bytes);
+/// For msa_layer_step.
 MSA_API msa_status msa_layer_step_workspace_size(const msa_layer_step_args* args, size_t* bytes);
 /// @}
 
@@ -317,9 +348,9 @@ MSA_API msa_status msa_tensor_dense(void* data, msa_dtype dtype, int32_t rank, c
 
 /// A cache that holds all layers of a model in a named order.
 typedef struct msa_kv_cache_shape {
-  int64_t layers;
-  int64_t pages;
-  int64_t heads; /**< Hkv */
+  int64_t layers; /**< L */
+  int64_t pages;  /**< pages of each layer */
+  int64_t heads;  /**< Hkv */
 } msa_kv_cache_shape;
 
 /// Writes to `*view` layer `layer`'s packed CPU view `[pages, heads, 128, 256]` of a cache that

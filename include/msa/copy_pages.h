@@ -15,7 +15,7 @@ struct CopyPagesArgs {
   ConstTensor src;    // [src pages, …], last stride 1
   Tensor dst;         // [dst pages, …] of src's type and page shape; may be the same memory
   ConstTensor pairs;  // [N, 2] i64: (source page, destination page)
-  Stream stream;
+  Stream stream;      ///< where the call runs
 };
 
 /// Copies page `pairs[i, 0]` of src over page `pairs[i, 1]` of dst, bit for bit, for all i. Either

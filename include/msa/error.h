@@ -31,10 +31,14 @@ MSA_API const char* name(ErrorCode code);
 /// one condition a line, each line starting with the operator's name.
 class MSA_API Error : public std::runtime_error {
  public:
+  /// All conditions that failed, one text each.
   Error(ErrorCode code, std::vector<std::string> failures);
+  /// A single condition.
   Error(ErrorCode code, std::string failure);
 
+  /// Why the call was refused.
   ErrorCode code() const noexcept { return code_; }
+  /// The failed conditions, in the order of `what()`'s lines.
   const std::vector<std::string>& failures() const noexcept { return failures_; }
 
  private:

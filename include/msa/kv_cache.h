@@ -28,6 +28,7 @@ enum class KVLayout : std::int32_t {
   BHLNC = 5,  ///< pages outermost, then heads, then layers
 };
 
+/// Every named order.
 inline constexpr std::array<KVLayout, 6> all_kv_layouts = {KVLayout::LBHNC, KVLayout::LBNHC,
                                                            KVLayout::LHBNC, KVLayout::BLHNC,
                                                            KVLayout::BLNHC, KVLayout::BHLNC};
@@ -39,9 +40,9 @@ MSA_API std::optional<KVLayout> parse_kv_layout(std::string_view text);
 
 /// Extents of a cache that holds all layers of a model.
 struct KVCacheShape {
-  std::int64_t layers = 1;
-  std::int64_t pages = 0;
-  std::int64_t heads = 1;  ///< Hkv
+  std::int64_t layers = 1;  ///< L
+  std::int64_t pages = 0;   ///< pages of each layer
+  std::int64_t heads = 1;   ///< Hkv
 
   /// Elements of the whole cache, all layers.
   constexpr std::int64_t numel() const { return layers * pages * heads * page_size * 2 * head_dim; }
@@ -49,11 +50,12 @@ struct KVCacheShape {
 
 /// Element strides of a layer's view, and where the layer starts.
 struct KVStrides {
-  std::int64_t page = 0;
-  std::int64_t head = 0;
-  std::int64_t token = 0;
+  std::int64_t page = 0;   ///< from a page to the next
+  std::int64_t head = 0;   ///< from a KV head to the next
+  std::int64_t token = 0;  ///< from a token of the page to the next
   std::int64_t layer = 0;  ///< offset of layer l = l · layer
 
+  /// Equal in every stride.
   friend constexpr bool operator==(const KVStrides&, const KVStrides&) = default;
 };
 
@@ -87,12 +89,16 @@ struct BasicKVCache {
   BasicTensor<Pointer> k;       // [pages, Hkv, 128, 128], only where `packed` is not given
   BasicTensor<Pointer> v;       // [pages, Hkv, 128, 128], of k's shape and type
 
+  /// Not given.
   constexpr BasicKVCache() = default;
+  /// A packed view stands for a cache.
   template <class Other>
   requires std::convertible_to<BasicTensor<Other>, BasicTensor<Pointer>>
   constexpr BasicKVCache(const BasicTensor<Other>& packed_view) : packed(packed_view) {}
+  /// K and V as views of their own.
   constexpr BasicKVCache(const BasicTensor<Pointer>& k_view, const BasicTensor<Pointer>& v_view)
       : k(k_view), v(v_view) {}
+  /// A cache that may be written may be read.
   template <class Other>
   requires(std::same_as<Other, void*>&& std::same_as<Pointer, const void*>) constexpr BasicKVCache(
       const BasicKVCache<Other>& other)
@@ -110,7 +116,9 @@ struct BasicKVCache {
   constexpr const BasicTensor<Pointer>& shape_view() const { return packed.given() ? packed : k; }
 };
 
+/// A cache that an operator writes.
 using KVCache = BasicKVCache<void*>;
+/// A cache that an operator only reads.
 using ConstKVCache = BasicKVCache<const void*>;
 
 /// Layer `layer`'s packed view of a cache that starts at `base`.

@@ -68,12 +68,17 @@ struct MSA_API SparseMetadata {
   std::int64_t num_prefills = 0;       ///< R_p
   std::int64_t num_decode_tokens = 0;  ///< nd = R_d · m
   ConstTensor slot_mapping;            // [≥ T] i64
-  BatchMetadata batch;
+  BatchMetadata batch;                 // of the whole step, decode part first
 
+  /// An empty step.
   SparseMetadata() = default;
+  /// Copies own arrays of their own.
   SparseMetadata(const SparseMetadata& other);
+  /// \copydoc SparseMetadata(const SparseMetadata&)
   SparseMetadata& operator=(const SparseMetadata& other);
+  /// Moves keep the arrays where they are.
   SparseMetadata(SparseMetadata&&) noexcept = default;
+  /// \copydoc SparseMetadata(SparseMetadata&&)
   SparseMetadata& operator=(SparseMetadata&&) noexcept = default;
   ~SparseMetadata() = default;
 
@@ -97,11 +102,13 @@ struct MSA_API SparseMetadata {
 /// that is a possible m, else 1.
 class MSA_API MetadataBuilder {
  public:
+  /// τ: requests of at most so many query tokens may be decoded.
   explicit MetadataBuilder(std::int64_t decode_threshold = 1);
 
   /// \throws Error listing every input that is wrong (sizes, order, lengths).
   SparseMetadata build(const StepInputs& step) const;
 
+  /// τ.
   std::int64_t decode_threshold() const { return decode_threshold_; }
 
  private:
@@ -113,26 +120,27 @@ struct LayerContext {
   std::string name;     ///< key of the metadata
   Tensor topk_indices;  // [round_up(max_tokens, 4), Hs, topk] i32, shared by a model's layers
   Scale k_scale;        ///< used where the cache is fp8
-  Scale v_scale;
+  Scale v_scale;        ///< used where the cache is fp8
 };
 
 /// What the engine knows during one forward pass. `metadata` null = profiling run.
 struct ForwardContext {
-  const std::map<std::string, SparseMetadata>* metadata = nullptr;
-  Workspace workspace;
-  std::size_t workspace_cap = default_workspace_cap;
-  Stream stream;
+  const std::map<std::string, SparseMetadata>* metadata = nullptr;  ///< by layer name
+  Workspace workspace;                                ///< for all operators of the pass
+  std::size_t workspace_cap = default_workspace_cap;  ///< of each operator, bytes
+  Stream stream;                                      ///< where the calls run
 };
 
 /// The attention of one layer: the seed's impl class.
 class MSA_API SparseImpl {
  public:
+  /// What is fixed for a layer.
   struct Config {
-    std::int64_t num_heads = 64;    ///< Hq
-    std::int64_t num_kv_heads = 4;  ///< Hkv
-    float scale = 0.08838834764831845f;
+    std::int64_t num_heads = 64;         ///< Hq
+    std::int64_t num_kv_heads = 4;       ///< Hkv
+    float scale = 0.08838834764831845f;  ///< softmax scale
     DType kv_cache_dtype = DType::bf16;  ///< gives a u8 cache its fp8 type
-    bool invariant = false;
+    bool invariant = false;              ///< AttendArgs::invariant
   };
   /// \throws Error naming every wrong field.
   explicit SparseImpl(const Config& config);
@@ -150,6 +158,7 @@ class MSA_API SparseImpl {
                              const Tensor& kv_cache, const Tensor& output,
                              const ForwardContext& context) const;
 
+  /// As given.
   const Config& config() const { return config_; }
 
  private:
@@ -159,11 +168,12 @@ class MSA_API SparseImpl {
 /// The indexer of one layer: fills the selection buffer that `SparseImpl::forward` reads.
 class MSA_API Indexer {
  public:
+  /// What is fixed for a layer.
   struct Config {
     std::int64_t num_index_heads = 4;  ///< Hi
-    std::int64_t topk = 16;
-    SelectRule rule;
-    bool exact = false;
+    std::int64_t topk = 16;            ///< blocks a row selects
+    SelectRule rule;                   ///< how
+    bool exact = false;                ///< IndexArgs::exact
   };
   /// \throws Error naming every wrong field.
   explicit Indexer(const Config& config);
@@ -178,10 +188,12 @@ class MSA_API Indexer {
   void forward(const LayerContext& layer, const ConstTensor& index_q,
                const ConstTensor& index_cache, const ConstTensor& index_block_table,
                const ForwardContext& context) const;
+  /// Workspace of `forward` for these arguments.
   std::size_t workspace_size(const LayerContext& layer, const ConstTensor& index_q,
                              const ConstTensor& index_cache, const ConstTensor& index_block_table,
                              const ForwardContext& context) const;
 
+  /// As given.
   const Config& config() const { return config_; }
 
  private:

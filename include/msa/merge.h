@@ -17,7 +17,7 @@ struct MergeArgs {
   ConstTensor lse_b;  // [T, H] f32
   Tensor out;         // [T, H, 128], of out_a's type
   Tensor lse;         // [T, H] f32
-  Stream stream;
+  Stream stream;      ///< where the call runs
 };
 
 /// `out = (exp(lse_a) · out_a + exp(lse_b) · out_b) / (exp(lse_a) + exp(lse_b))`, `lse` the log of

@@ -33,7 +33,9 @@ struct BatchMetadata {
   std::int64_t max_query_len = 0;      ///< upper bound of any request's query tokens
   std::int64_t max_seq_len = 0;        ///< upper bound of any request's keys
 
+  /// R.
   constexpr std::int64_t num_requests() const { return num_decodes + num_prefills; }
+  /// nd.
   constexpr std::int64_t num_decode_tokens() const { return num_decodes * decode_query_len; }
 };
 

@@ -38,6 +38,7 @@ namespace msa {
 /// thread-safe: one scheduler owns it.
 class MSA_API PageAllocator {
  public:
+  /// Sizes.
   struct Config {
     std::int64_t pages = 0;  ///< pages of the cache, ids 0 … pages − 1; at most 2^31 − 1
     bool reserve_null_page = true;  ///< page 0 is never handed out
@@ -72,8 +73,11 @@ class MSA_API PageAllocator {
   /// The pages of one sequence; frees them when it dies, which must be before the allocator does.
   class MSA_API Sequence {
    public:
+    /// No pages.
     Sequence() = default;
+    /// Takes the pages over; `other` is empty afterwards.
     Sequence(Sequence&& other) noexcept;
+    /// Releases the own pages first.
     Sequence& operator=(Sequence&& other) noexcept;
     Sequence(const Sequence&) = delete;
     Sequence& operator=(const Sequence&) = delete;
@@ -126,6 +130,7 @@ class MSA_API PageAllocator {
   /// Forgets all cached groups: their pages become free. Groups that are held stay.
   void drop_cached();
 
+  /// As given.
   const Config& config() const { return config_; }
   /// Tokens of a group.
   std::int64_t group_tokens() const { return std::int64_t{config_.pages_per_hash} * page_size; }
@@ -135,7 +140,9 @@ class MSA_API PageAllocator {
   std::int64_t references(std::int32_t page) const;
   /// True where a group of this hash is published.
   bool published(std::uint64_t hash) const { return groups_by_hash_.contains(hash); }
+  /// Counters so far.
   Stats stats() const;
+  /// Zeroes the counters; the peak starts at what is in use.
   void reset_stats();
 
  private:

@@ -20,15 +20,17 @@ namespace msa {
 /// the operator allows: no operator asks for a dense tensor.
 template <class Pointer>
 struct BasicTensor {
+  /// Most dimensions a view can have.
   static constexpr int max_rank = 5;
 
-  Pointer data = nullptr;
-  DType dtype = DType::f32;
-  Device device;
-  int rank = 0;
-  std::array<std::int64_t, max_rank> shape{};
+  Pointer data = nullptr;                       ///< first element
+  DType dtype = DType::f32;                     ///< type of the elements
+  Device device;                                ///< where `data` lives
+  int rank = 0;                                 ///< dimensions in use, 0 to max_rank
+  std::array<std::int64_t, max_rank> shape{};   ///< extents
   std::array<std::int64_t, max_rank> stride{};  ///< in elements
 
+  /// Not given.
   constexpr BasicTensor() = default;
 
   /// A view with explicit strides. Dimensions beyond `max_rank` are dropped.
@@ -40,6 +42,7 @@ struct BasicTensor {
       stride[rank] = strides[i];
     }
   }
+  /// The same from lists.
   constexpr BasicTensor(Pointer pointer, DType type, std::initializer_list<std::int64_t> dims,
                         std::initializer_list<std::int64_t> strides, Device where = {})
       : BasicTensor(pointer, type, std::span(dims.begin(), dims.size()),
@@ -77,6 +80,7 @@ struct BasicTensor {
   /// True where the argument was given: an optional tensor is left out by leaving it default.
   constexpr bool given() const { return rank != 0 || data != nullptr; }
 
+  /// Number of elements.
   constexpr std::int64_t numel() const {
     std::int64_t n = 1;
     for (int i = 0; i < rank; ++i) n *= shape[i];
@@ -132,11 +136,14 @@ using ConstTensor = BasicTensor<const void*>;
 /// A factor given as a host number or as one f32 on the tensors' device, which may change between
 /// replays of a captured graph. Where `tensor` is given, `value` is ignored.
 struct Scale {
-  float value = 1.0f;
+  float value = 1.0f;  ///< the factor, where `tensor` is not given
   ConstTensor tensor;  // [1] f32, optional
 
+  /// 1.
   constexpr Scale() = default;
+  /// A host number.
   constexpr Scale(float number) : value(number) {}
+  /// A number in the tensors' device memory.
   constexpr explicit Scale(const ConstTensor& on_device) : tensor(on_device) {}
 };
 

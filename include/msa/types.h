@@ -77,23 +77,25 @@ enum class DeviceType : std::int32_t {
 /// "cpu", "cuda", "cuda_host".
 MSA_API const char* name(DeviceType type);
 
+/// One device.
 struct Device {
-  DeviceType type = DeviceType::cpu;
-  std::int32_t index = 0;  ///< CUDA device ordinal; 0 for the CPU
+  DeviceType type = DeviceType::cpu;  ///< its kind
+  std::int32_t index = 0;             ///< CUDA device ordinal; 0 for the CPU
 
+  /// The same device.
   friend constexpr bool operator==(const Device&, const Device&) = default;
 };
 
 /// The stream a call runs on: a `cudaStream_t` for CUDA tensors, ignored for CPU tensors.
 struct Stream {
-  void* handle = nullptr;
+  void* handle = nullptr;  ///< null = the default stream
 };
 
 /// Caller-owned scratch memory on the tensors' device, at least as large as the operator's
 /// `workspace_size` says. Its contents never matter, before or after a call.
 struct Workspace {
-  void* data = nullptr;
-  std::size_t bytes = 0;
+  void* data = nullptr;   ///< null is fine where no byte is needed
+  std::size_t bytes = 0;  ///< size of the memory at `data`
 };
 
 }  // namespace msa

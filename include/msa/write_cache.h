@@ -25,7 +25,7 @@ struct WriteCacheArgs {
   ConstTensor k_norm;        // [128]
   ConstTensor index_q_norm;  // [128]
   ConstTensor index_k_norm;  // [128]
-  float norm_eps = 1e-6f;
+  float norm_eps = 1e-6f;    ///< added to the mean square
 
   ConstTensor slot_mapping;  // [≥ T] i64: page · 128 + offset in the main cache; < 0 = skip
   ConstTensor index_slot_mapping;  // [≥ T] i64: the same in the index cache
@@ -38,7 +38,7 @@ struct WriteCacheArgs {
   Scale k_scale;                ///< the cache holds k / k_scale
   Scale v_scale;                ///< the cache holds v / v_scale
   std::int64_t num_tokens = 0;  ///< T
-  Stream stream;
+  Stream stream;                ///< where the call runs
 };
 
 /// For each token t < T: q, k, index_q and index_k pass a Gemma RMSNorm over their 128 elements and
@@ -65,10 +65,10 @@ struct InsertCacheArgs {
   ConstTensor index_slot_mapping;  // [≥ T] i64
   Tensor index_cache;              // [pages, 128, 128] bf16|e4m3
 
-  Scale k_scale;
-  Scale v_scale;
+  Scale k_scale;                ///< the cache holds k / k_scale
+  Scale v_scale;                ///< the cache holds v / v_scale
   std::int64_t num_tokens = 0;  ///< T
-  Stream stream;
+  Stream stream;                ///< where the call runs
 };
 
 /// The insert of write_cache without norm and rotation.

@@ -1,0 +1,132 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "msa/msa.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path root = MSA_SOURCE_DIR;
+
+std::string read(const fs::path& path) {
+  std::ifstream file(path);
+  EXPECT_TRUE(file) << path;
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+std::vector<fs::path> pages() {
+  std::vector<fs::path> found = {root / "README.md"};
+  for (const auto& entry : fs::recursive_directory_iterator(root / "docs")) {
+    if (entry.path().extension() == ".md") found.push_back(entry.path());
+  }
+  return found;
+}
+
+// The example of docs/layouts.md.
+constexpr msa::KVCacheShape shape = {.layers = 2, .pages = 3, .heads = 2};
+
+TEST(LayoutsPage, StridesAreThoseOfTheLibrary) {
+  const std::regex row(R"(\| (\w+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|)");
+  std::set<msa::KVLayout> seen;
+  for (const std::string& line : lines_of(read(root / "docs/layouts.md"))) {
+    std::smatch m;
+    if (!std::regex_match(line, m, row)) continue;
+    const auto layout = msa::parse_kv_layout(m[1].str());
+    ASSERT_TRUE(layout) << line;
+    const msa::KVStrides written = {std::stoll(m[2]), std::stoll(m[3]), std::stoll(m[4]),
+                                    std::stoll(m[5])};
+    EXPECT_EQ(written, msa::kv_strides(*layout, shape)) << line;
+    seen.insert(*layout);
+  }
+  EXPECT_EQ(seen.size(), msa::all_kv_layouts.size());
+}
+
+TEST(LayoutsPage, ByteOffsetsAreThoseOfTheLibrary) {
+  const std::regex heading(R"(## (\w+)( \(.*\))?)");
+  const std::regex entry(R"( *(\d+)  layer (\d+)  page (\d+)  head (\d+)  token +(\d+)  ([KV]))");
+  std::vector<char> base(1);
+  std::optional<msa::KVLayout> layout;
+  std::set<msa::KVLayout> seen;
+  std::int64_t previous = -1;
+  int checked = 0;
+  for (const std::string& line : lines_of(read(root / "docs/layouts.md"))) {
+    std::smatch m;
+    if (std::regex_match(line, m, heading)) {
+      layout = msa::parse_kv_layout(m[1].str());
+      previous = -1;
+    } else if (std::regex_match(line, m, entry)) {
+      ASSERT_TRUE(layout) << line;
+      const msa::Tensor view =
+          msa::kv_layer_view(base.data(), msa::DType::bf16, *layout, shape, std::stoll(m[2]));
+      const std::int64_t element = std::stoll(m[3]) * view.stride[0] +
+                                   std::stoll(m[4]) * view.stride[1] +
+                                   std::stoll(m[5]) * view.stride[2] + (m[6] == "V" ? 128 : 0);
+      const std::int64_t offset = static_cast<const char*>(view.data) - base.data() + element * 2;
+      EXPECT_EQ(std::stoll(m[1]), offset) << line;
+      EXPECT_GT(offset, previous) << "not in memory order: " << line;
+      previous = offset;
+      seen.insert(*layout);
+      ++checked;
+    }
+  }
+  EXPECT_EQ(seen.size(), msa::all_kv_layouts.size());
+  EXPECT_EQ(checked, 7 * 6);
+}
+
+TEST(Readme, ItsCppExampleIsTheTestedProgram) {
+  const std::string program = read(root / "examples/attend_minimal.cpp");
+  const std::string body = program.substr(program.find('\n') + 1);  // without the licence line
+  const std::string readme = read(root / "README.md");
+  EXPECT_NE(readme.find("```cpp\n" + body + "```"), std::string::npos)
+      << "README.md must show examples/attend_minimal.cpp as it is, but for its first line";
+}
+
+TEST(Pages, LocalLinksLeadSomewhere) {
+  const std::regex link(R"(\]\(([^)#\s]+)(#[^)]*)?\))");
+  for (const fs::path& page : pages()) {
+    const std::string text = read(page);
+    for (std::sregex_iterator it(text.begin(), text.end(), link), end; it != end; ++it) {
+      const std::string target = (*it)[1];
+      if (target.find("://") != std::string::npos) continue;
+      EXPECT_TRUE(fs::exists(page.parent_path() / target)) << page << " links to " << target;
+    }
+  }
+}
+
+TEST(GuidePage, NamesEveryEnvironmentVariableThatTheLibraryReads) {
+  const std::string guide = read(root / "docs/guide.md");
+  const std::regex use(R"re(getenv\("(MSA_\w+)"\))re");
+  int found = 0;
+  for (const char* folder : {"src/api", "src/common", "src/cpu", "src/serving"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
+      if (!entry.is_regular_file()) continue;
+      const std::string text = read(entry.path());
+      for (std::sregex_iterator it(text.begin(), text.end(), use), end; it != end; ++it, ++found) {
+        const std::string name = std::string("`").append((*it)[1]).append("`");
+        EXPECT_NE(guide.find(name), std::string::npos) << name;
+      }
+    }
+  }
+  EXPECT_GE(found, 4);
+}
+
+}  // namespace
