@@ -1,3 +1,99 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+#include <limits>
+#include <memory>
+
+#include "cpu/attend_kernel.h"
+#include "cpu/attend_plan.h"
 #include "cpu/operators.h"
-namespace msa::cpu { void attend(const AttendArgs&) {} std::size_t workspace_size(const AttendArgs&) { return 0; } }
+#include "cpu/parallel.h"
+
+/// \file
+/// attend: which tiles there are and which threads run them. No choice made here changes a bit: a
+/// row of prefill does not depend on its tile, and decode's groups are the same wherever they run.
+
+namespace msa::cpu {
+namespace {
+
+/// A task should be long beside the cost of handing it out, and there should be several a thread.
+constexpr std::int64_t tasks_per_thread = 4;
+
+/// Tokens of a prefill tile: 128 rows of q share a converted page; fewer where the call is too
+/// small to give every thread work.
+std::int64_t prefill_tile_tokens(const AttendArgs& args, const AttendCall& call) {
+  const std::int64_t tokens = args.batch.num_actual_tokens - args.batch.num_decode_tokens();
+  const std::int64_t largest = std::clamp<std::int64_t>(128 / call.group, 1, max_tile_tokens);
+  const std::int64_t wanted = tasks_per_thread * num_threads();
+  return std::clamp<std::int64_t>(tokens * call.kv_heads / wanted, 1, largest);
+}
+
+/// Rows that belong to no request: 0 and −inf.
+void write_empty(const AttendCall& call, const TileRows& rows) {
+  const std::int64_t heads = call.kv_heads * call.group;
+  const auto size = static_cast<std::int64_t>(size_of(call.out.type));
+  for (std::int64_t t = rows.first; t < rows.first + rows.count; ++t) {
+    for (std::int64_t h = 0; h < heads; ++h) {
+      std::memset(
+          static_cast<char*>(call.out.data) + (t * call.out.token + h * call.out.head) * size, 0,
+          static_cast<std::size_t>(head_dim * size));
+      if (call.lse.data != nullptr) {
+        static_cast<float*>(call.lse.data)[t * call.lse.token + h * call.lse.head] =
+            -std::numeric_limits<float>::infinity();
+      }
+    }
+  }
+}
+
+/// Room for the decode groups' partials, or null where groups are not worth splitting.
+float* decode_partials(const AttendArgs& args, const DecodeSplit& split) {
+  const std::size_t bytes = split.workspace_bytes();
+  if (bytes == 0 || split.items >= tasks_per_thread * num_threads()) return nullptr;
+  void* memory = args.workspace.data;
+  std::size_t space = args.workspace.bytes;
+  if (memory == nullptr || space < bytes) return nullptr;
+  return static_cast<float*>(std::align(64, bytes - 64, memory, space));
+}
+
+}  // namespace
+
+std::size_t workspace_size(const AttendArgs& args) { return DecodeSplit(args).workspace_bytes(); }
+
+void attend(const AttendArgs& args) {
+  const AttendCall call(args);
+  const AttendKernel kernel = attend_kernel();
+  const BatchRows rows(args.batch, prefill_tile_tokens(args, call));
+  const DecodeSplit split(args);
+  float* const partials = decode_partials(args, split);
+  const std::int64_t item_floats = split.groups * split.partial_floats();
+
+  const auto prefill_tiles = static_cast<std::int64_t>(rows.prefill.size());
+  const std::int64_t prefill_tasks = prefill_tiles * call.kv_heads;
+  const std::int64_t decode_tasks = split.items * (partials != nullptr ? split.groups : 1);
+  parallel_for(prefill_tasks + decode_tasks, [&](std::int64_t task) {
+    if (task < prefill_tasks) {
+      // Heads outermost: neighbouring tiles of one head share pages in the outer caches.
+      kernel.tile(call, rows.prefill[task % prefill_tiles], task / prefill_tiles,
+                  std::numeric_limits<std::int64_t>::max());
+      return;
+    }
+    task -= prefill_tasks;
+    if (partials == nullptr) {
+      kernel.tile(call, rows.decode[task / call.kv_heads], task % call.kv_heads,
+                  decode_group_blocks);
+      return;
+    }
+    const std::int64_t item = task / split.groups;
+    const std::int64_t group = task % split.groups;
+    kernel.group(call, rows.decode[item / call.kv_heads], item % call.kv_heads, group,
+                 partials + item * item_floats + group * split.partial_floats());
+  });
+  if (partials != nullptr) {
+    parallel_for(split.items, [&](std::int64_t item) {
+      kernel.fold(call, rows.decode[item / call.kv_heads], item % call.kv_heads,
+                  partials + item * item_floats);
+    });
+  }
+  for (const TileRows& empty : rows.uncovered) write_empty(call, empty);
+}
+
+}  // namespace msa::cpu

@@ -273,24 +273,34 @@ HWY_INLINE void transpose_rows(const float* rows, float* dst, std::int64_t strid
   }
 }
 
+/// The first `count` ≤ lanes of one vector of rows → f32 `dst[128][dst_stride]`: column j is row j;
+/// columns from `count` to the vector's end are 0.
+template <DType type>
+HWY_INLINE void transpose_lanes(const Storage<type>* src, std::int64_t stride, std::int64_t count,
+                                float* dst, std::int64_t dst_stride) {
+  constexpr std::int64_t lanes = hn::MaxLanes(F32());
+  alignas(64) float rows[lanes * row_elements];
+  for (std::int64_t r = 0; r < lanes; ++r) {
+    float* row = rows + r * row_elements;
+    if (r < count) {
+      load_row<type>(src + r * stride, row);
+    } else {
+      for (std::int64_t i = 0; i < row_elements; ++i) row[i] = 0.0f;
+    }
+  }
+  transpose_rows(rows, dst, dst_stride);
+}
+
 /// `count` rows of 128 elements, `stride` elements apart → f32 `dst[128][dst_stride]`: column j is
 /// row j. Columns from `count` up to the next multiple of the vector length are set to 0;
 /// dst_stride must leave room for them.
 template <DType type>
 void convert_transposed(const Storage<type>* src, std::int64_t stride, std::int64_t count,
                         float* dst, std::int64_t dst_stride) {
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(F32()));
-  alignas(64) float rows[hn::MaxLanes(F32()) * row_elements];
+  constexpr std::int64_t lanes = hn::MaxLanes(F32());
   for (std::int64_t first = 0; first < count; first += lanes) {
-    for (std::int64_t r = 0; r < lanes; ++r) {
-      float* row = rows + r * row_elements;
-      if (first + r < count) {
-        load_row<type>(src + (first + r) * stride, row);
-      } else {
-        for (std::int64_t i = 0; i < row_elements; ++i) row[i] = 0.0f;
-      }
-    }
-    transpose_rows(rows, dst + first, dst_stride);
+    transpose_lanes<type>(src + first * stride, stride, HWY_MIN(lanes, count - first), dst + first,
+                          dst_stride);
   }
 }
 

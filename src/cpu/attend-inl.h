@@ -1,0 +1,383 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+
+/// \file
+/// The vector code of attend. Compiled once per instruction set, as convert-inl.h.
+///
+/// A row of a tile is one token's one query head. For each block of the union list K and V are
+/// converted to f32 once; every row that chose the block then computes its logits, folds them into
+/// its running softmax and adds P · V. What a row computes never depends on the rows beside it, and
+/// no row touches a key that it does not see: a NaN there cannot reach it.
+///
+/// Numbers: logits are of base 2. The power of two of the folded scale is multiplied into q and the
+/// rest, below 2, into the f32 dot product, so that tiny and huge scales neither overflow nor
+/// flush. A NaN logit makes the row's sum NaN and with it the whole row; the running maximum
+/// ignores NaN. A maximum of −inf (no key, or only −inf logits) is replaced by 0 where it is
+/// subtracted.
+
+#include "cpu/attend_plan.h"
+#include "cpu/math-inl.h"
+#include "cpu/matmul-inl.h"
+#include "cpu/parallel.h"
+
+#if defined(MSA_CPU_ATTEND_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MSA_CPU_ATTEND_INL_H_
+#undef MSA_CPU_ATTEND_INL_H_
+#else
+#define MSA_CPU_ATTEND_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace msa::cpu::HWY_NAMESPACE {
+
+/// Running softmax of a tile's rows.
+struct SoftmaxState {
+  float* out;      // [rows][128]: Σ P · V
+  float* maximum;  // [rows]: of base-2 logits
+  float* sum;      // [rows]: Σ P
+
+  static std::int64_t floats(std::int64_t rows) { return rows * (head_dim + 2); }
+
+  SoftmaxState(float* memory, std::int64_t rows)
+      : out(memory), maximum(memory + rows * head_dim), sum(maximum + rows) {}
+
+  void clear(std::int64_t rows) const {
+    std::fill_n(out, rows * head_dim, 0.0f);
+    std::fill_n(maximum, rows, -std::numeric_limits<float>::infinity());
+    std::fill_n(sum, rows, 0.0f);
+  }
+};
+
+/// Rows whose logits are in flight at once: a multiple of row_tile and of every common G.
+inline constexpr std::int64_t chunk_rows = 48;
+
+/// A tile's memory, cut from the thread's scratch.
+struct TileScratch {
+  float* keys;    // panels of K^T
+  float* values;  // panels of V
+  float* logits;  // [chunk_rows][128], overwritten by P
+  float* q;       // [rows][128]: q times a power of two
+  float* scale;   // [rows]: what is left of the logit scale
+  float* states;  // two SoftmaxStates
+
+  explicit TileScratch(std::int64_t rows) {
+    const auto round_up = [](std::int64_t n) { return (n + 15) / 16 * 16; };
+    const std::int64_t sizes[] = {
+        row_elements * page_size, row_elements * page_size,
+        chunk_rows * page_size,   rows * row_elements,
+        round_up(rows),           2 * round_up(SoftmaxState::floats(rows))};
+    float** const parts[] = {&keys, &values, &logits, &q, &scale, &states};
+    std::int64_t total = 0;
+    for (std::int64_t n : sizes) total += n;
+    auto* next =
+        static_cast<float*>(thread_scratch(static_cast<std::size_t>(total) * sizeof(float)));
+    for (int i = 0; i < 6; ++i) {
+      *parts[i] = next;
+      next += sizes[i];
+    }
+    state_floats_ = round_up(SoftmaxState::floats(rows));
+  }
+  SoftmaxState state(int index, std::int64_t rows) const {
+    return {states + index * state_floats_, rows};
+  }
+
+ private:
+  std::int64_t state_floats_;
+};
+
+/// 2^x of one number, as the vectors compute it.
+HWY_INLINE float exp2_scalar(float x) { return hn::GetLane(exp2_nonpositive(hn::Set(F32(), x))); }
+
+/// What to subtract from logits whose maximum is `maximum`.
+HWY_INLINE float subtrahend(float maximum) {
+  return maximum == -std::numeric_limits<float>::infinity() ? 0.0f : maximum;
+}
+
+/// Largest finite magnitude of a row.
+HWY_INLINE float largest_finite(const float* row) {
+  float largest = 0;
+  for (std::int64_t i = 0; i < row_elements; ++i) {
+    const float a = std::fabs(row[i]);
+    if (a > largest && a <= std::numeric_limits<float>::max()) largest = a;
+  }
+  return largest;
+}
+
+/// Splits `logit_scale` for one row of q: multiplies the row by a power of two and returns the
+/// other factor. The power stops short of overflowing the row.
+HWY_INLINE float fold_scale(double logit_scale, float* row) {
+  if (!std::isfinite(logit_scale) || logit_scale == 0) return static_cast<float>(logit_scale);
+  int exponent = std::ilogb(logit_scale);
+  if (exponent > 0) {
+    const float largest = largest_finite(row);
+    if (largest > 0) exponent = std::min(exponent, std::max(0, 126 - std::ilogb(largest)));
+  }
+  // Two factors, each an f32 power of two whatever the exponent.
+  const float first = std::ldexp(1.0f, exponent / 2);
+  const float second = std::ldexp(1.0f, exponent - exponent / 2);
+  const F32 df;
+  for (std::int64_t i = 0; i < row_elements; i += hn::MaxLanes(df)) {
+    const VF x = hn::Mul(hn::LoadU(df, row + i), hn::Set(df, first));
+    hn::StoreU(hn::Mul(x, hn::Set(df, second)), df, row + i);
+  }
+  constexpr double most = std::numeric_limits<float>::max();
+  return static_cast<float>(std::clamp(std::ldexp(logit_scale, -exponent), -most, most));
+}
+
+/// q of all rows of a tile as f32, rounded to the product type and scaled.
+template <DType type>
+void load_queries(const AttendCall& call, const TileRows& tile, std::int64_t head,
+                  const TileScratch& scratch) {
+  const bool round = type == DType::f16 && call.product_type() == DType::bf16;
+  const auto* q = static_cast<const Storage<type>*>(call.q);
+  for (std::int64_t i = 0; i < tile.count; ++i) {
+    for (std::int64_t g = 0; g < call.group; ++g) {
+      const std::int64_t r = i * call.group + g;
+      float* row = scratch.q + r * row_elements;
+      load_row<type>(q + (tile.first + i) * call.q_token + (head * call.group + g) * call.q_head,
+                     row);
+      if (round) {
+        for (std::int64_t d = 0; d < row_elements; d += hn::MaxLanes(F32())) {
+          hn::StoreU(round_f32<DType::bf16>(hn::LoadU(F32(), row + d)), F32(), row + d);
+        }
+      }
+      scratch.scale[r] = fold_scale(call.logit_scale, row);
+    }
+  }
+}
+
+/// The visible keys of a block, converted.
+template <DType type>
+void convert_block(const AttendCall& call, std::int64_t head, const UnionBlock& block,
+                   const TileScratch& scratch) {
+  const auto row = [&](const AttendCall::Pages& p) {
+    return static_cast<const Storage<type>*>(p.data) + block.page * p.page + head * p.head;
+  };
+  pack_transposed<type>(row(call.k), call.k.token, block.keys, scratch.keys);
+  pack_rows<type>(row(call.v), call.v.token, block.keys, scratch.values);
+}
+
+/// Folds one row's logits of a block into its softmax: `logits` become P, rounded; returns the
+/// factor by which earlier results shrink.
+template <DType product>
+HWY_INLINE float softmax_step(float* logits, std::int64_t keys, float scale, float* maximum,
+                              float* sum) {
+  const F32 df;
+  const auto lanes = static_cast<std::int64_t>(hn::MaxLanes(df));
+  const VF minus_infinity = hn::Set(df, -std::numeric_limits<float>::infinity());
+  const VF factor = hn::Set(df, scale);
+  VF largest = minus_infinity;
+  std::int64_t j = 0;
+  for (; j + lanes <= keys; j += lanes) {
+    largest = hn::Max(largest, hn::Mul(hn::LoadU(df, logits + j), factor));
+  }
+  if (j < keys) {
+    const auto visible = hn::FirstN(df, static_cast<std::size_t>(keys - j));
+    largest = hn::Max(largest, hn::IfThenElse(visible, hn::Mul(hn::LoadU(df, logits + j), factor),
+                                              minus_infinity));
+  }
+  const float block_maximum = hn::GetLane(hn::MaxOfLanes(df, largest));
+  const float before = *maximum;
+  const float after = block_maximum > before ? block_maximum : before;
+  const VF shift = hn::Set(df, subtrahend(after));
+  VF total = hn::Zero(df);
+  for (j = 0; j + lanes <= keys; j += lanes) {
+    const VF p = exp2_nonpositive(hn::MulSub(hn::LoadU(df, logits + j), factor, shift));
+    total = hn::Add(total, p);
+    hn::StoreU(round_probability<product>(p), df, logits + j);
+  }
+  if (j < keys) {
+    const auto visible = hn::FirstN(df, static_cast<std::size_t>(keys - j));
+    const VF p = hn::IfThenElseZero(
+        visible, exp2_nonpositive(hn::MulSub(hn::LoadU(df, logits + j), factor, shift)));
+    total = hn::Add(total, p);
+    hn::StoreU(round_probability<product>(p), df, logits + j);
+  }
+  const float shrink = exp2_scalar(before - subtrahend(after));
+  *maximum = after;
+  *sum = *sum * shrink + hn::GetLane(hn::SumOfLanes(df, total));
+  return shrink;
+}
+
+/// Rows that a block is computed for, up to chunk_rows at once.
+struct RowChunk {
+  const float* q[chunk_rows];
+  float* logits[chunk_rows];
+  float* out[chunk_rows];
+  float shrink[chunk_rows];
+  std::int64_t row[chunk_rows];   // of the tile
+  std::int64_t keys[chunk_rows];  // that the row sees of the block
+  std::int64_t count = 0;
+};
+
+template <DType product>
+void attend_chunk(RowChunk& chunk, const TileScratch& scratch, const SoftmaxState& state) {
+  // Rows that see equally many keys go through the products together.
+  for (std::int64_t begin = 0, end = 0; begin < chunk.count; begin = end) {
+    const std::int64_t keys = chunk.keys[begin];
+    while (end < chunk.count && chunk.keys[end] == keys) ++end;
+    const std::int64_t n = end - begin;
+    multiply<false>(n, chunk.q + begin, scratch.keys, (keys + panel_width - 1) / panel_width,
+                    row_elements, nullptr, chunk.logits + begin);
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t r = chunk.row[i];
+      chunk.shrink[i] = softmax_step<product>(chunk.logits[i], keys, scratch.scale[r],
+                                              state.maximum + r, state.sum + r);
+    }
+    multiply<true>(n, chunk.logits + begin, scratch.values, row_elements / panel_width, keys,
+                   chunk.shrink + begin, chunk.out + begin);
+  }
+  chunk.count = 0;
+}
+
+/// One block for all rows that chose it.
+template <DType product>
+void attend_block(const AttendCall& call, const TileRows& tile, const UnionBlock& block,
+                  const TileScratch& scratch, const SoftmaxState& state) {
+  RowChunk chunk;
+  for (std::uint64_t left = block.tokens; left != 0; left &= left - 1) {
+    const std::int64_t token = std::countr_zero(left);
+    const std::int64_t keys = std::min<std::int64_t>(
+        tile.visible(token, call.causal) - block.block * page_size, page_size);
+    for (std::int64_t r = token * call.group; r < (token + 1) * call.group; ++r) {
+      const std::int64_t i = chunk.count++;
+      chunk.q[i] = scratch.q + r * row_elements;
+      chunk.logits[i] = scratch.logits + i * page_size;
+      chunk.out[i] = state.out + r * row_elements;
+      chunk.row[i] = r;
+      chunk.keys[i] = keys;
+      if (chunk.count == chunk_rows) attend_chunk<product>(chunk, scratch, state);
+    }
+  }
+  attend_chunk<product>(chunk, scratch, state);
+}
+
+/// The blocks [begin, end) of a union list, into `state`.
+void attend_blocks(const AttendCall& call, const TileRows& tile, std::int64_t head,
+                   const UnionBlock* begin, const UnionBlock* end, const TileScratch& scratch,
+                   const SoftmaxState& state) {
+  state.clear(tile.count * call.group);
+  for (const UnionBlock* block = begin; block != end; ++block) {
+    with_dtype(call.cache_type,
+               [&](auto type) { convert_block<type.value>(call, head, *block, scratch); });
+    if (call.product_type() == DType::f16) {
+      attend_block<DType::f16>(call, tile, *block, scratch, state);
+    } else {
+      attend_block<DType::bf16>(call, tile, *block, scratch, state);
+    }
+  }
+}
+
+/// Adds a group's result to the total of the groups before it.
+void fold_state(std::int64_t rows, const SoftmaxState& group, const SoftmaxState& total) {
+  const F32 df;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const float before = total.maximum[r];
+    const float after = std::max(before, group.maximum[r]);
+    const float old_weight = exp2_scalar(before - subtrahend(after));
+    const float new_weight = exp2_scalar(group.maximum[r] - subtrahend(after));
+    total.maximum[r] = after;
+    total.sum[r] = total.sum[r] * old_weight + group.sum[r] * new_weight;
+    float* out = total.out + r * row_elements;
+    const float* add = group.out + r * row_elements;
+    for (std::int64_t d = 0; d < row_elements; d += hn::MaxLanes(df)) {
+      const VF old = hn::Mul(hn::LoadU(df, out + d), hn::Set(df, old_weight));
+      hn::StoreU(hn::MulAdd(hn::LoadU(df, add + d), hn::Set(df, new_weight), old), df, out + d);
+    }
+  }
+}
+
+/// One row's result: out = Σ P · V / Σ P · v_scale, LSE = ln of the sum of exponentials.
+template <DType type>
+HWY_INLINE void write_row(const AttendCall& call, std::int64_t token, std::int64_t q_head,
+                          const float* row, float maximum, float sum) {
+  const F32 df;
+  auto* out =
+      static_cast<Storage<type>*>(call.out.data) + token * call.out.token + q_head * call.out.head;
+  const bool empty = sum == 0;
+  const VF inverse = hn::Set(df, 1.0f / sum);
+  const VF v_scale = hn::Set(df, call.v_scale);
+  for (std::int64_t d = 0; d < row_elements; d += hn::MaxLanes(df)) {
+    // Adding 0 leaves one sign of zero: rounding to −0 would depend on the order of the blocks.
+    VF x = hn::Mul(hn::Mul(hn::LoadU(df, row + d), inverse), v_scale);
+    x = empty ? hn::Zero(df) : hn::Add(x, hn::Zero(df));
+    store_f32<type>(x, out + d);
+  }
+  if (call.lse.data == nullptr) return;
+  const double log2_sum = empty ? -std::numeric_limits<double>::infinity()
+                                : maximum + std::log2(static_cast<double>(sum));
+  static_cast<float*>(call.lse.data)[token * call.lse.token + q_head * call.lse.head] =
+      static_cast<float>(log2_sum * std::numbers::ln2);
+}
+
+void write_tile(const AttendCall& call, const TileRows& tile, std::int64_t head,
+                const SoftmaxState& state) {
+  for (std::int64_t r = 0; r < tile.count * call.group; ++r) {
+    const std::int64_t token = tile.first + r / call.group;
+    const std::int64_t q_head = head * call.group + r % call.group;
+    const float* row = state.out + r * row_elements;
+    if (call.out.type == DType::f16) {
+      write_row<DType::f16>(call, token, q_head, row, state.maximum[r], state.sum[r]);
+    } else {
+      write_row<DType::bf16>(call, token, q_head, row, state.maximum[r], state.sum[r]);
+    }
+  }
+}
+
+void load_tile(const AttendCall& call, const TileRows& tile, std::int64_t head,
+               const TileScratch& scratch) {
+  if (call.q_type == DType::f16) {
+    load_queries<DType::f16>(call, tile, head, scratch);
+  } else {
+    load_queries<DType::bf16>(call, tile, head, scratch);
+  }
+}
+
+void attend_tile(const AttendCall& call, const TileRows& tile, std::int64_t head,
+                 std::int64_t group_blocks) {
+  const std::vector<UnionBlock> list = union_list(call, tile, head);
+  const auto size = static_cast<std::int64_t>(list.size());
+  const std::int64_t rows = tile.count * call.group;
+  const TileScratch scratch(rows);
+  const SoftmaxState total = scratch.state(0, rows);
+  load_tile(call, tile, head, scratch);
+  const SoftmaxState group = scratch.state(1, rows);
+  std::int64_t begin = 0;
+  do {
+    const std::int64_t end = begin + std::min(group_blocks, size - begin);
+    attend_blocks(call, tile, head, list.data() + begin, list.data() + end, scratch,
+                  begin == 0 ? total : group);
+    if (begin > 0) fold_state(rows, group, total);
+    begin = end;
+  } while (begin < size);
+  write_tile(call, tile, head, total);
+}
+
+void attend_group(const AttendCall& call, const TileRows& tile, std::int64_t head,
+                  std::int64_t group, float* partial) {
+  const std::vector<UnionBlock> list = union_list(call, tile, head);
+  const auto size = static_cast<std::int64_t>(list.size());
+  const std::int64_t begin = group * decode_group_blocks;
+  if (begin >= size) return;
+  const std::int64_t rows = tile.count * call.group;
+  const TileScratch scratch(rows);
+  load_tile(call, tile, head, scratch);
+  attend_blocks(call, tile, head, list.data() + begin,
+                list.data() + std::min(begin + decode_group_blocks, size), scratch,
+                SoftmaxState(partial, rows));
+}
+
+void attend_fold(const AttendCall& call, const TileRows& tile, std::int64_t head, float* partials) {
+  const auto size = static_cast<std::int64_t>(union_list(call, tile, head).size());
+  const std::int64_t rows = tile.count * call.group;
+  const SoftmaxState total(partials, rows);
+  if (size == 0) total.clear(rows);
+  for (std::int64_t group = 1; group * decode_group_blocks < size; ++group) {
+    fold_state(rows, SoftmaxState(partials + group * SoftmaxState::floats(rows), rows), total);
+  }
+  write_tile(call, tile, head, total);
+}
+
+}  // namespace msa::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
