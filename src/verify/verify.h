@@ -71,6 +71,7 @@ Outcome run(const Case& c, const Target& target);
 
 /// Each operator's part of the table.
 void add_attend_cases(std::vector<Case>& cases);
+void add_index_cases(std::vector<Case>& cases);  // index_blocks, index_scores, select_blocks
 void add_merge_cases(std::vector<Case>& cases);
 
 }  // namespace msa::verify

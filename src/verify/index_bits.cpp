@@ -1,0 +1,240 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "cpu/parallel.h"
+#include "msa/device.h"
+#include "verify/index_problem.h"
+
+/// \file
+/// Section 4's promise: scores, and so ids, are the same bits on every run, for any batch
+/// composition, split or buffer size.
+
+namespace msa::verify {
+namespace {
+
+constexpr DType key_types[] = {DType::bf16, DType::e4m3};
+
+void add(std::vector<Case>& cases, const std::string& name,
+         std::function<Outcome(const Target&)> run, bool cpu_only = false) {
+  cases.push_back({"index_blocks", "bits", name, std::move(run), false, cpu_only});
+}
+
+IndexSpec base(DType k, std::int64_t m, std::int64_t heads) {
+  IndexSpec s;
+  s.k = k;
+  s.heads = heads;
+  s.topk = 8;
+  s.batch.m = m;
+  s.batch.decodes = requests({2, 129, 800, 6000});
+  s.batch.prefills = prefills({70, 5}, {600, 5100});
+  s.seed = 70;
+  return s;
+}
+
+std::string suffix(const IndexSpec& s) {
+  return std::string(", k ") + name(s.k) + ", m " + std::to_string(s.batch.m) + ", " +
+         std::to_string(s.heads) + " heads";
+}
+
+/// Calls of one problem, its workspace and outputs left as the last call made them.
+Outcome check_repeats(const Target& target, const IndexSpec& spec, int calls) {
+  Judge judge;
+  IndexProblem problem(target, spec, Poison::nan);
+  const IndexOutput first = problem.run(judge);
+  for (int i = 1; i < calls; ++i) {
+    same_rows(judge, problem, first, problem, problem.run(judge), "call " + std::to_string(i));
+  }
+  return judge.outcome();
+}
+
+/// Where things lie must not matter.
+void add_placement(std::vector<Case>& cases, const IndexSpec& s) {
+  const auto same = [&](const std::string& what, const std::function<void(IndexSpec&)>& change) {
+    IndexSpec other = s;
+    change(other);
+    add(cases, what + suffix(s),
+        [s, other, what](const Target& t) { return check_same_bits(t, s, other, what); });
+  };
+  same("a permuted page table", [](IndexSpec& o) { o.page_seed = 99; });
+  same("padded pages and tokens", [](IndexSpec& o) {
+    o.page_pad = 1000;
+    o.token_pad = 40;
+  });
+  same("misaligned bases and padded heads", [](IndexSpec& o) {
+    o.misalign = 1;
+    o.head_pad = 3;
+    o.token_pad = 1;
+  });
+  same("a larger pool", [](IndexSpec& o) { o.spare_pages = 40; });
+  same("a wider table", [](IndexSpec& o) {
+    o.batch.spare_columns = 300;
+    o.batch.table_pad = 77;
+  });
+  same("larger bounds", [](IndexSpec& o) { o.batch.bound_slack = 100000; });
+  same("a head-major selection and scores with tokens outside", [](IndexSpec& o) {
+    o.head_major = true;
+    o.tokens_outside = true;
+  });
+  same("more rows than tokens, more blocks than needed", [](IndexSpec& o) {
+    o.spare_rows = 50;
+    o.spare_blocks = 33;
+  });
+}
+
+/// The same requests among others, in other orders, and prefills in other chunks.
+void add_composition(std::vector<Case>& cases, DType k, std::int64_t m, std::int64_t heads) {
+  const IndexSpec s = base(k, m, heads);
+  IndexSpec alone = s;
+  alone.batch.decodes = {s.batch.decodes[3]};
+  alone.batch.prefills.clear();
+  add(cases, "report 16: a decode request alone and in a mixed batch" + suffix(s),
+      [s, alone](const Target& t) { return check_same_bits(t, alone, s, "batch"); });
+  IndexSpec many = alone;
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    many.batch.decodes.push_back({1, static_cast<std::int64_t>(1 + 60 * (i % 7)), 100 + i % 7});
+  }
+  add(cases, "report 86: a decode request alone and among 40" + suffix(s),
+      [alone, many](const Target& t) { return check_same_bits(t, alone, many, "batch"); });
+  IndexSpec backward = s;
+  std::reverse(backward.batch.decodes.begin(), backward.batch.decodes.end());
+  std::reverse(backward.batch.prefills.begin(), backward.batch.prefills.end());
+  backward.batch.padding_tokens = 3;
+  add(cases, "another order of requests" + suffix(s),
+      [s, backward](const Target& t) { return check_same_bits(t, s, backward, "order"); });
+
+  IndexSpec whole = s;
+  whole.batch.decodes.clear();
+  whole.batch.prefills = {{200, 5000, 3}};
+  struct Chunk {
+    const char* name;
+    std::vector<Request> requests;
+  };
+  const Chunk chunks[] = {{"odd chunk", {{61, 4937, 3}}},
+                          {"one row", {{1, 4931, 3}}},
+                          {"in a batch", {{7, 7, 1}, {130, 4970, 3}, {65, 400, 2}}}};
+  for (const Chunk& chunk : chunks) {
+    IndexSpec part = whole;
+    part.batch.prefills = chunk.requests;
+    add(cases, std::string("prefill, ") + chunk.name + suffix(s),
+        [whole, part](const Target& t) { return check_same_bits(t, whole, part, "chunk"); });
+  }
+}
+
+/// The same bits for every workspace cap, and never more memory than the cap.
+Outcome check_caps(const Target& target, const IndexSpec& spec) {
+  Judge judge;
+  IndexProblem full(target, spec, Poison::nan);
+  const IndexOutput want = full.run(judge);
+  for (std::size_t cap : {std::size_t{1} << 20, std::size_t{1} << 14, std::size_t{5000},
+                          std::size_t{600}, std::size_t{0}}) {
+    IndexSpec capped = spec;
+    capped.workspace_cap = cap;
+    IndexProblem problem(target, capped, Poison::huge);
+    same_rows(judge, full, want, problem, problem.run(judge),
+              "cap of " + std::to_string(cap) + " bytes");
+  }
+  IndexProblem misaligned(target, spec, Poison::huge);
+  same_rows(judge, full, want, misaligned,
+            misaligned.run(judge,
+                           [](IndexArgs& a) {
+                             if (a.workspace.bytes == 0) return;
+                             a.workspace.data = static_cast<char*>(a.workspace.data) + 1;
+                             a.workspace.bytes -= 1;
+                             a.workspace_cap = a.workspace.bytes;
+                           }),
+            "a misaligned workspace");
+  return judge.outcome();
+}
+
+/// A number of threads, and a host program's pool in the place of the built-in one, for one scope.
+class ThreadScope {
+ public:
+  explicit ThreadScope(int threads, ParallelFor hook = nullptr) {
+    cpu::set_num_threads_for_testing(threads);
+    set_parallel_for(hook, nullptr);
+  }
+  ThreadScope(const ThreadScope&) = delete;
+  ThreadScope& operator=(const ThreadScope&) = delete;
+  ~ThreadScope() {
+    set_parallel_for(nullptr, nullptr);
+    cpu::set_num_threads_for_testing(0);
+  }
+};
+
+void backwards(void*, std::int64_t tasks, void (*body)(void*, std::int64_t), void* context) {
+  for (std::int64_t i = tasks; i-- > 0;) body(context, i);
+}
+
+Outcome check_threads(const Target& target, const IndexSpec& spec) {
+  Judge judge;
+  IndexProblem problem(target, spec, Poison::nan);
+  const IndexOutput want = problem.run(judge);
+  for (int threads : {1, 2, 3, 16}) {
+    const ThreadScope scope(threads);
+    IndexProblem other(target, spec, Poison::huge);
+    same_rows(judge, problem, want, other, other.run(judge), std::to_string(threads) + " threads");
+  }
+  const ThreadScope scope(7, backwards);
+  IndexProblem other(target, spec, Poison::huge);
+  same_rows(judge, problem, want, other, other.run(judge), "tasks backwards");
+  return judge.outcome();
+}
+
+/// Several host threads, each with calls of its own at the same time.
+Outcome check_concurrent(const Target& target, const IndexSpec& spec) {
+  constexpr int callers = 3;
+  Judge judge;
+  IndexProblem problem(target, spec, Poison::nan);
+  const IndexOutput want = problem.run(judge);
+  std::vector<Judge> judges(callers);
+  std::vector<std::unique_ptr<IndexProblem>> problems;
+  for (int i = 0; i < callers; ++i) {
+    problems.push_back(std::make_unique<IndexProblem>(target, spec, Poison::huge));
+  }
+  std::vector<std::thread> threads;
+  for (int i = 0; i < callers; ++i) {
+    threads.emplace_back([&, i] {
+      for (int call = 0; call < 3; ++call) {
+        same_rows(judges[i], problem, want, *problems[i], problems[i]->run(judges[i]),
+                  "caller " + std::to_string(i));
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  for (const Judge& j : judges) judge.require(j.passed(), j.outcome().detail);
+  return judge.outcome();
+}
+
+}  // namespace
+
+void add_index_bits(std::vector<Case>& cases) {
+  for (DType k : key_types) {
+    // Decode sums in two ways, by the number of rows of a request: 4 and 8 rows here.
+    for (std::int64_t m : {1, 2}) {
+      const IndexSpec s = base(k, m, 4);
+      add_placement(cases, s);
+      add(cases, "report 10: the same call 20 times" + suffix(s),
+          [s](const Target& t) { return check_repeats(t, s, 20); });
+      add(cases, "report 59: workspace caps" + suffix(s),
+          [s](const Target& t) { return check_caps(t, s); });
+      add(
+          cases, "threads and their pools" + suffix(s),
+          [s](const Target& t) { return check_threads(t, s); }, true);
+      add_composition(cases, k, m, 4);
+    }
+    add_composition(cases, k, 1, 1);
+    add_composition(cases, k, 4, 1);
+    add_composition(cases, k, 3, 3);
+  }
+  IndexSpec s = base(DType::bf16, 2, 4);
+  add(
+      cases, "report 10: three threads call at once",
+      [s](const Target& t) { return check_concurrent(t, s); }, true);
+  s.rule.reduce_heads = true;
+  add(cases, "workspace caps, heads reduced", [s](const Target& t) { return check_caps(t, s); });
+}
+
+}  // namespace msa::verify

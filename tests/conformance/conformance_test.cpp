@@ -1,0 +1,87 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <memory>
+#include <sstream>
+
+#include "verify/verify.h"
+
+/// \file
+/// Registers every case of the conformance grid once per target, as
+/// `<op>_<group>.<name>/<target>`; CMakeLists.txt makes one ctest entry of each suite.
+
+namespace msa::verify {
+namespace {
+
+class CaseTest : public testing::Test {
+ public:
+  CaseTest(Case c, Target target) : case_(std::move(c)), target_(std::move(target)) {}
+  void TestBody() override {
+    const Outcome outcome = run(case_, target_);
+    RecordProperty("worst", std::to_string(outcome.worst));
+    EXPECT_TRUE(outcome.passed) << outcome.detail;
+  }
+
+ private:
+  Case case_;
+  Target target_;
+};
+
+/// What GoogleTest's filters can name.
+std::string plain(std::string name) {
+  for (char& c : name) {
+    if (c == ':' || c == '*' || c == '?') c = ';';
+    if (c == '-') c = '_';
+  }
+  return name;
+}
+
+/// Every suite of the table has a ctest entry, or its cases would never run there.
+class SuitesTest : public testing::Test {
+ public:
+  explicit SuitesTest(std::vector<std::string> suites) : suites_(std::move(suites)) {}
+  void TestBody() override {
+    std::vector<std::string> known;
+    std::istringstream list(MSA_CONFORMANCE_SUITES);
+    for (std::string suite; list >> suite;) known.push_back(suite);
+    for (const std::string& suite : suites_) {
+      EXPECT_NE(std::find(known.begin(), known.end(), suite), known.end())
+          << suite << " is missing from tests/conformance/CMakeLists.txt";
+    }
+    for (const std::string& suite : known) {
+      EXPECT_NE(std::find(suites_.begin(), suites_.end(), suite), suites_.end())
+          << suite << " has no case";
+    }
+  }
+
+ private:
+  std::vector<std::string> suites_;
+};
+
+void register_all() {
+  std::vector<std::string> suites;
+  const std::vector<Target> all_targets = targets();
+  for (const Case& c : all_cases()) {
+    const std::string suite = c.op + "_" + c.group;
+    if (suites.empty() || suites.back() != suite) suites.push_back(suite);
+    for (const Target& target : all_targets) {
+      if (!applies(c, target)) continue;
+      testing::RegisterTest(suite.c_str(), plain(c.name + "/" + target.name).c_str(), nullptr,
+                            nullptr, __FILE__, __LINE__,
+                            [c, target]() -> testing::Test* { return new CaseTest(c, target); });
+    }
+  }
+  testing::RegisterTest("conformance", "every suite has a ctest entry", nullptr, nullptr, __FILE__,
+                        __LINE__, [suites]() -> testing::Test* { return new SuitesTest(suites); });
+}
+
+}  // namespace
+}  // namespace msa::verify
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  msa::verify::register_all();
+  return RUN_ALL_TESTS();
+}
