@@ -6,6 +6,8 @@ namespace msa::cli {
 std::vector<std::unique_ptr<Command>> all_commands() {
   std::vector<std::unique_ptr<Command>> commands;
   commands.push_back(make_info());
+  commands.push_back(make_run());
+  commands.push_back(make_verify());
   commands.push_back(make_replay());
   return commands;
 }

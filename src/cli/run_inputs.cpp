@@ -1,0 +1,476 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#include "cli/run_inputs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "msa/error.h"
+
+namespace msa::cli {
+namespace {
+
+constexpr std::array<RunSetting, 16> settings = {
+    {{"layout", "NAME", "Order of kv_cache's dimensions: LBHNC (default), LBNHC, LHBNC, …"},
+     {"layer", "N", "Layer of a kv_cache of five dimensions (default 0)"},
+     {"kv_dtype", "TYPE", "Type of a cache stored as U8: e4m3 or e5m2"},
+     {"num_actual_tokens", "T", "Rows to compute (default: all rows of q)"},
+     {"decode_query_len", "M", "Query tokens of each decode request (default: an even share)"},
+     {"softmax_scale", "X", "Factor of the logits (default 128^-0.5)"},
+     {"k_scale", "X", "Factor of K (default 1)"},
+     {"v_scale", "X", "Factor of V (default 1)"},
+     {"causal", "0|1", "0: every row sees all keys of its request (default 1)"},
+     {"invariant", "0|1", "1: prefill bits do not depend on the batch (default 0)"},
+     {"kv_shard", "R/W", "The file's cache holds the blocks b with b mod W = R (default 0/1)"},
+     {"topk", "N", "Blocks that index_blocks chooses (default 16)"},
+     {"init_blocks", "N", "First blocks that are always chosen (default 0)"},
+     {"local_blocks", "N", "Last visible blocks that are always chosen (default 1)"},
+     {"reduce_heads", "0|1", "1: one list for all KV heads (default 0)"},
+     {"exact", "0|1", "1: exact fp8 scores (default 0)"}}};
+
+constexpr std::array<RunTensor, 12> tensors = {
+    {{"q", "[T, Hq, 128]", "BF16|F16", "query rows, decode requests first"},
+     {"kv_cache", "[pages, Hkv, 128, 256]", "BF16|F16|F8_E4M3|F8_E5M2|U8",
+      "K in elements 0..127 of a row, V behind; other orders: --layout"},
+     {"k", "[pages, Hkv, 128, 128]", "as kv_cache", "with v, in place of kv_cache"},
+     {"v", "[pages, Hkv, 128, 128]", "as k", ""},
+     {"seq_lens", "[R]", "I32|I64", "keys of each request, this step's included"},
+     {"block_table", "[R, W]", "I32|I64", "pages of each request; R = 1: may be left out"},
+     {"cu_seqlens_q", "[R_p + 1]", "I32|I64", "where prefill requests start; none: see below"},
+     {"context_lens", "[R_p]", "I32|I64", "default: seq_len − query_len"},
+     {"selection", "[T, Hs, topk]", "I32|I64", "block ids, −1 = none; Hs = Hkv or 1"},
+     {"index_q", "[T, Hi, 128]", "BF16|F16|F8_E4M3", "with index_k, in place of selection"},
+     {"index_k", "[pages, 128, 128]", "BF16|F8_E4M3|U8", "the index cache"},
+     {"index_block_table", "[R, W]", "I32|I64", "of the index cache; default: block_table"}}};
+
+constexpr std::int64_t int32_max = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t int32_min = std::numeric_limits<std::int32_t>::min();
+
+std::optional<std::int64_t> parse_integer(const std::string& text) {
+  std::int64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+std::span<const RunSetting> run_settings() { return settings; }
+std::span<const RunTensor> run_tensors() { return tensors; }
+
+/// Tensors and settings of one file, with messages that name them.
+class RunProblem::Reader {
+ public:
+  Reader(const SafetensorsFile& file, const std::map<std::string, std::string>& options)
+      : file_(file), values_(options) {
+    for (const RunSetting& setting : settings) {
+      const auto found = file.metadata().find(setting.key);
+      if (found != file.metadata().end()) values_.try_emplace(setting.key, found->second);
+    }
+  }
+
+  [[noreturn]] void fail(const std::string& what) const {
+    throw Error(ErrorCode::invalid_argument, fmt::format("{}: {}", file_.label(), what));
+  }
+
+  bool has(const char* tensor) const { return file_.find(tensor) != nullptr; }
+
+  /// The tensor as a view. `shape` is what its dimensions must be, in words; numbers are checked.
+  ConstTensor view(const char* name, std::initializer_list<const char*> shape) {
+    const StoredTensor& stored = require(name, shape);
+    if (!stored.dtype) {
+      fail(fmt::format("tensor '{}' has dtype {} (shape {}), which no operator takes", name,
+                       stored.dtype_name, shape_text(stored.shape)));
+    }
+    ConstTensor tensor;
+    tensor.data = stored.bytes.data();
+    tensor.dtype = *stored.dtype;
+    tensor.rank = static_cast<int>(stored.shape.size());
+    std::int64_t step = 1;
+    for (int i = tensor.rank - 1; i >= 0; --i) {
+      tensor.shape[i] = stored.shape[static_cast<std::size_t>(i)];
+      tensor.stride[i] = step;
+      step *= std::max<std::int64_t>(tensor.shape[i], 1);
+    }
+    return tensor;
+  }
+
+  /// The numbers of an I32 or I64 tensor that must all fit 32 bits, and its shape.
+  std::vector<std::int32_t> integers(const char* name, std::initializer_list<const char*> shape,
+                                     std::vector<std::int64_t>& dims) {
+    const ConstTensor tensor = view(name, shape);
+    dims.assign(tensor.shape.begin(), tensor.shape.begin() + tensor.rank);
+    if (tensor.dtype != DType::i32 && tensor.dtype != DType::i64) {
+      fail(fmt::format("tensor '{}' has dtype {} (shape {}); expected I32 or I64", name,
+                       safetensors_name(tensor.dtype), shape_text(dims)));
+    }
+    std::vector<std::int32_t> values(static_cast<std::size_t>(tensor.numel()));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const std::int64_t value = tensor.dtype == DType::i32 ? tensor.ptr<std::int32_t>()[i]
+                                                            : tensor.ptr<std::int64_t>()[i];
+      if (value < int32_min || value > int32_max) {
+        fail(fmt::format("tensor '{}' (shape {}) holds {} at position {}; expected 32-bit numbers",
+                         name, shape_text(dims), value, i));
+      }
+      values[i] = static_cast<std::int32_t>(value);
+    }
+    return values;
+  }
+
+  std::optional<std::string> text(const char* key) const {
+    const auto found = values_.find(key);
+    return found == values_.end() ? std::nullopt : std::optional(found->second);
+  }
+  std::optional<std::int64_t> integer(const char* key) const {
+    const auto value = text(key);
+    if (!value) return std::nullopt;
+    const auto number = parse_integer(*value);
+    if (!number) fail(fmt::format("setting '{}' is '{}'; expected a whole number", key, *value));
+    return number;
+  }
+  std::int64_t integer_or(const char* key, std::int64_t otherwise) const {
+    return integer(key).value_or(otherwise);
+  }
+  float number_or(const char* key, float otherwise) const {
+    const auto value = text(key);
+    if (!value) return otherwise;
+    char* end = nullptr;
+    const float number = std::strtof(value->c_str(), &end);
+    if (value->empty() || *end != '\0') {
+      fail(fmt::format("setting '{}' is '{}'; expected a number", key, *value));
+    }
+    return number;
+  }
+  bool flag_or(const char* key, bool otherwise) const {
+    const auto value = text(key);
+    if (!value) return otherwise;
+    if (*value == "1" || *value == "true") return true;
+    if (*value == "0" || *value == "false") return false;
+    fail(fmt::format("setting '{}' is '{}'; expected 0 or 1", key, *value));
+  }
+  KVShard shard() const {
+    const auto value = text("kv_shard");
+    if (!value) return {};
+    const std::size_t slash = value->find('/');
+    const auto rank = parse_integer(value->substr(0, slash));
+    const auto world =
+        slash == std::string::npos ? std::nullopt : parse_integer(value->substr(slash + 1));
+    if (!rank || !world || *rank < 0 || *world > int32_max || *rank >= *world) {
+      fail(fmt::format("setting 'kv_shard' is '{}'; expected RANK/WORLD with 0 ≤ RANK < WORLD",
+                       *value));
+    }
+    return {static_cast<int>(*rank), static_cast<int>(*world)};
+  }
+
+  std::vector<std::string> unused() const {
+    std::vector<std::string> names;
+    for (const StoredTensor& tensor : file_.tensors()) {
+      if (!used_.contains(tensor.name)) names.push_back(tensor.name);
+    }
+    return names;
+  }
+
+ private:
+  const StoredTensor& require(const char* name, std::initializer_list<const char*> shape) {
+    const StoredTensor* stored = file_.find(name);
+    const std::string expected = fmt::format("[{}]", fmt::join(shape, ", "));
+    if (stored == nullptr) {
+      fail(fmt::format("there is no tensor '{}'; expected one of shape {}", name, expected));
+    }
+    used_.insert(name);
+    bool fits = stored->shape.size() == shape.size();
+    for (std::size_t i = 0; fits && i < shape.size(); ++i) {
+      const auto number = parse_integer(std::data(shape)[i]);
+      fits = !number || *number == stored->shape[i];
+    }
+    if (!fits) {
+      fail(fmt::format("tensor '{}' has shape {}; expected {}", name, shape_text(stored->shape),
+                       expected));
+    }
+    return *stored;
+  }
+
+  const SafetensorsFile& file_;
+  std::map<std::string, std::string> values_;
+  std::set<std::string, std::less<>> used_;
+
+ public:
+  /// Rank of a tensor that is there.
+  std::size_t rank(const char* name) const { return file_.find(name)->shape.size(); }
+};
+
+namespace {
+
+/// What a layout's letter stands for in messages, and where the letter's dimension belongs in
+/// `[pages, Hkv, 128, 256]` (−1: the layer).
+struct LayoutLetter {
+  const char* extent;
+  int logical;
+};
+LayoutLetter letter_of(char letter) {
+  switch (letter) {
+    case 'B':
+      return {"pages", 0};
+    case 'H':
+      return {"Hkv", 1};
+    case 'N':
+      return {"128", 2};
+    case 'C':
+      return {"256", 3};
+    default:
+      return {"layers", -1};
+  }
+}
+
+}  // namespace
+
+RunProblem::RunProblem(const SafetensorsFile& file,
+                       const std::map<std::string, std::string>& options) {
+  Reader reader(file, options);
+  attend_.q = reader.view("q", {"T", "Hq", "128"});
+  attend_.softmax_scale = reader.number_or("softmax_scale", attend_.softmax_scale);
+  attend_.k_scale = reader.number_or("k_scale", 1);
+  attend_.v_scale = reader.number_or("v_scale", 1);
+  attend_.causal = reader.flag_or("causal", true);
+  attend_.invariant = reader.flag_or("invariant", false);
+  attend_.kv_shard = reader.shard();
+  read_cache(reader);
+  read_batch(reader);
+  read_selection(reader);
+  allocate_outputs();
+  ignored_ = reader.unused();
+}
+
+void RunProblem::read_cache(Reader& reader) {
+  const auto as_cache_type = [&](ConstTensor tensor, const char* name) {
+    if (tensor.dtype != DType::u8) return tensor;
+    const auto text = reader.text("kv_dtype");
+    const auto type = text ? parse_dtype(*text) : std::nullopt;
+    if (type != DType::e4m3 && type != DType::e5m2) {
+      reader.fail(
+          fmt::format("tensor '{}' has dtype U8; setting 'kv_dtype' must say e4m3 or e5m2", name));
+    }
+    return tensor.as(*type);
+  };
+  if (!reader.has("kv_cache")) {
+    if (!reader.has("k") && !reader.has("v")) {
+      reader.fail(
+          "there is no tensor 'kv_cache' of shape [pages, Hkv, 128, 256], and no 'k' and "
+          "'v' of shape [pages, Hkv, 128, 128]");
+    }
+    attend_.kv_cache.k = as_cache_type(reader.view("k", {"pages", "Hkv", "128", "128"}), "k");
+    attend_.kv_cache.v = as_cache_type(reader.view("v", {"pages", "Hkv", "128", "128"}), "v");
+    return;
+  }
+  const std::string text = reader.text("layout").value_or("LBHNC");
+  const auto layout = parse_kv_layout(text);
+  if (!layout) {
+    reader.fail(
+        fmt::format("setting 'layout' is '{}'; expected LBHNC, LBNHC, LHBNC, BLHNC, "
+                    "BLNHC or BHLNC",
+                    text));
+  }
+  std::string letters = name(*layout);
+  // A file of one layer may leave the layer's dimension out.
+  if (reader.rank("kv_cache") != 5) letters.erase(letters.find('L'), 1);
+  std::array<const char*, 5> expected{"", "", "", "", ""};
+  for (std::size_t i = 0; i < letters.size(); ++i) expected[i] = letter_of(letters[i]).extent;
+  const ConstTensor stored = as_cache_type(
+      letters.size() == 5
+          ? reader.view("kv_cache",
+                        {expected[0], expected[1], expected[2], expected[3], expected[4]})
+          : reader.view("kv_cache", {expected[0], expected[1], expected[2], expected[3]}),
+      "kv_cache");
+
+  const std::int64_t layer = reader.integer_or("layer", 0);
+  std::int64_t layers = 1;
+  ConstTensor view = stored;
+  view.rank = 4;
+  for (std::size_t i = 0; i < letters.size(); ++i) {
+    const int to = letter_of(letters[i]).logical;
+    if (to < 0) {
+      layers = stored.shape[i];
+      view.data = stored.narrow(static_cast<int>(i), layer, 1).data;
+      continue;
+    }
+    view.shape[static_cast<std::size_t>(to)] = stored.shape[i];
+    view.stride[static_cast<std::size_t>(to)] = stored.stride[i];
+  }
+  if (layer < 0 || layer >= layers) {
+    reader.fail(fmt::format("setting 'layer' is {}; tensor 'kv_cache' has {}", layer, layers));
+  }
+  attend_.kv_cache.packed = view;
+}
+
+void RunProblem::read_batch(Reader& reader) {
+  BatchMetadata& batch = attend_.batch;
+  std::vector<std::int64_t> dims;
+  const std::vector<std::int32_t> lens = reader.integers("seq_lens", {"R"}, dims);
+  const std::int64_t requests = dims[0];
+  const std::int64_t rows = attend_.q.shape[0];
+  const std::int64_t tokens = reader.integer_or("num_actual_tokens", rows);
+  if (tokens < 0 || tokens > rows) {
+    reader.fail(
+        fmt::format("setting 'num_actual_tokens' is {}; tensor 'q' has {} rows", tokens, rows));
+  }
+
+  std::vector<std::int32_t> starts;  // of the prefill requests
+  if (reader.has("cu_seqlens_q")) {
+    starts = reader.integers("cu_seqlens_q", {"R_p + 1"}, dims);
+    if (starts.empty() || static_cast<std::int64_t>(starts.size()) > requests + 1) {
+      reader.fail(
+          fmt::format("tensor 'cu_seqlens_q' has shape {}; expected [R_p + 1] with R_p "
+                      "from 0 to R = {} (tensor 'seq_lens')",
+                      shape_text(dims), requests));
+    }
+    if (starts.front() != 0 || !std::is_sorted(starts.begin(), starts.end()) ||
+        starts.back() > tokens) {
+      reader.fail(fmt::format("tensor 'cu_seqlens_q' (shape {}) must ascend from 0 to at most {}",
+                              shape_text(dims), tokens));
+    }
+  } else if (requests == 1 && tokens > max_decode_query_len && tokens <= int32_max &&
+             !reader.text("decode_query_len")) {
+    starts = {0, static_cast<std::int32_t>(tokens)};
+  } else {
+    starts = {0};
+  }
+  batch.num_prefills = static_cast<std::int64_t>(starts.size()) - 1;
+  batch.num_decodes = requests - batch.num_prefills;
+  batch.num_actual_tokens = tokens;
+
+  const std::int64_t left = tokens - starts.back();
+  const std::int64_t share =
+      batch.num_decodes > 0 && left % batch.num_decodes == 0 ? left / batch.num_decodes : 0;
+  batch.decode_query_len = reader.integer_or("decode_query_len", batch.num_decodes > 0 ? share : 1);
+  if (batch.num_decodes > 0 &&
+      (batch.decode_query_len < 1 || batch.decode_query_len > left / batch.num_decodes)) {
+    reader.fail(fmt::format(
+        "{} decode requests cannot share {} rows of tensor 'q' (shape {}) evenly; expected "
+        "R_d · decode_query_len rows before those that 'cu_seqlens_q' counts",
+        batch.num_decodes, left,
+        shape_text(std::span(attend_.q.shape.data(), static_cast<std::size_t>(attend_.q.rank)))));
+  }
+
+  std::vector<std::int32_t> contexts;
+  batch.max_query_len = batch.num_decodes > 0 ? batch.decode_query_len : 0;
+  for (std::int64_t i = 0; i < batch.num_prefills; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const std::int32_t query_len = starts[at + 1] - starts[at];
+    contexts.push_back(lens[static_cast<std::size_t>(batch.num_decodes + i)] - query_len);
+    batch.max_query_len = std::max<std::int64_t>(batch.max_query_len, query_len);
+  }
+  if (reader.has("context_lens")) {
+    contexts = reader.integers("context_lens", {"R_p"}, dims);
+    if (dims[0] != batch.num_prefills) {
+      reader.fail(fmt::format("tensor 'context_lens' has shape {}; expected [R_p = {}]",
+                              shape_text(dims), batch.num_prefills));
+    }
+  }
+  const std::int32_t longest = lens.empty() ? 0 : *std::max_element(lens.begin(), lens.end());
+  batch.max_seq_len = std::max(longest, 0);
+  batch.seq_lens = own(lens, {requests});
+  batch.cu_seqlens_q = own(std::move(starts), {batch.num_prefills + 1});
+  batch.context_lens = own(std::move(contexts), {batch.num_prefills});
+
+  if (reader.has("block_table")) {
+    std::vector<std::int32_t> table = reader.integers("block_table", {"R", "W"}, dims);
+    batch.block_table = own(std::move(table), {dims[0], dims[1]});
+    return;
+  }
+  const std::int64_t pages = attend_.kv_cache.shape_view().shape[0];
+  if (requests != 1 || pages > int32_max) {
+    reader.fail(fmt::format("there is no tensor 'block_table'; expected one of shape [R = {}, W]",
+                            requests));
+  }
+  std::vector<std::int32_t> in_order(static_cast<std::size_t>(pages));
+  std::iota(in_order.begin(), in_order.end(), 0);
+  batch.block_table = own(std::move(in_order), {1, pages});
+}
+
+void RunProblem::read_selection(Reader& reader) {
+  std::vector<std::int64_t> dims;
+  if (reader.has("selection")) {
+    std::vector<std::int32_t> ids = reader.integers("selection", {"T", "Hs", "topk"}, dims);
+    attend_.selection = own(std::move(ids), {dims[0], dims[1], dims[2]});
+    return;
+  }
+  if (!reader.has("index_q") && !reader.has("index_k")) {
+    reader.fail(
+        "there is no tensor 'selection' of shape [T, Hs, topk], and no 'index_q' of shape "
+        "[T, Hi, 128] with 'index_k' of shape [pages, 128, 128]");
+  }
+  IndexArgs index;
+  index.index_q = reader.view("index_q", {"T", "Hi", "128"});
+  index.index_cache = reader.view("index_k", {"pages", "128", "128"});
+  if (index.index_cache.dtype == DType::u8) index.index_cache = index.index_cache.as(DType::e4m3);
+  index.batch = attend_.batch;
+  if (reader.has("index_block_table")) {
+    std::vector<std::int32_t> table = reader.integers("index_block_table", {"R", "W"}, dims);
+    index.batch.block_table = own(std::move(table), {dims[0], dims[1]});
+  }
+  index.rule.init_blocks = reader.integer_or("init_blocks", index.rule.init_blocks);
+  index.rule.local_blocks = reader.integer_or("local_blocks", index.rule.local_blocks);
+  index.rule.reduce_heads = reader.flag_or("reduce_heads", false);
+  index.exact = reader.flag_or("exact", false);
+  const std::int64_t topk = reader.integer_or("topk", 16);
+  if (topk < 1 || topk > max_topk) {
+    reader.fail(fmt::format("setting 'topk' is {}; allowed: 1 to {}", topk, max_topk));
+  }
+  const std::int64_t lists = index.rule.reduce_heads ? 1 : index.index_q.shape[1];
+  index.selection = allocate(DType::i32, {attend_.q.shape[0], lists, topk});
+  std::fill_n(index.selection.ptr<std::int32_t>(), index.selection.numel(), -1);
+  attend_.selection = index.selection;
+  index_ = index;
+}
+
+void RunProblem::allocate_outputs() {
+  const std::int64_t rows = attend_.q.shape[0], heads = attend_.q.shape[1];
+  attend_.out = allocate(attend_.q.dtype, {rows, heads, head_dim});
+  attend_.lse = allocate(DType::f32, {rows, heads});
+}
+
+void RunProblem::run() {
+  std::size_t bytes = workspace_size(attend_);
+  if (index_) bytes = std::max(bytes, workspace_size(*index_));
+  std::vector<std::uint64_t>& memory = buffers_.emplace_back(bytes / 8 + 8);
+  // 64-byte alignment: the widest vectors and a whole cache line.
+  const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
+  const Workspace workspace{reinterpret_cast<char*>(memory.data()) + (64 - address % 64) % 64,
+                            bytes};
+  if (index_) {
+    index_->workspace = workspace;
+    index_blocks(*index_);
+  }
+  attend_.workspace = workspace;
+  attend(attend_);
+}
+
+std::vector<TensorToStore> RunProblem::outputs() const {
+  std::vector<TensorToStore> list = {{"out", attend_.out}, {"lse", attend_.lse}};
+  if (index_) list.push_back({"selection", index_->selection});
+  return list;
+}
+
+Tensor RunProblem::allocate(DType dtype, std::initializer_list<std::int64_t> shape) {
+  Tensor tensor = Tensor::dense(nullptr, dtype, shape);
+  const std::size_t bytes = static_cast<std::size_t>(tensor.numel()) * size_of(dtype);
+  tensor.data = buffers_.emplace_back(bytes / 8 + 1).data();
+  return tensor;
+}
+
+ConstTensor RunProblem::own(std::vector<std::int32_t> values,
+                            std::initializer_list<std::int64_t> shape) {
+  values.reserve(1);  // an empty array still has an address
+  return ConstTensor::dense(integers_.emplace_back(std::move(values)).data(), DType::i32, shape);
+}
+
+}  // namespace msa::cli

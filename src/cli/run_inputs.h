@@ -1,0 +1,75 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cli/io/safetensors.h"
+#include "msa/attend.h"
+#include "msa/index.h"
+
+/// \file
+/// From the tensors of a file to the arguments of one attend call (docs/run.md).
+
+namespace msa::cli {
+
+/// A parameter of `msa run`: an option on the command line, or an entry of the file's metadata.
+struct RunSetting {
+  const char* key;    ///< of the metadata; the option has dashes in place of underscores
+  const char* value;  ///< "N", "NAME", …
+  const char* help;
+};
+std::span<const RunSetting> run_settings();
+
+/// A tensor that `msa run` reads.
+struct RunTensor {
+  const char* name;
+  const char* shape;
+  const char* dtypes;
+  const char* help;
+};
+std::span<const RunTensor> run_tensors();
+
+/// One attend call, with the index_blocks call that chooses its blocks where the file has no
+/// selection. Owns what the file does not hold; the file must outlive it.
+class RunProblem {
+ public:
+  /// `options`: settings from the command line, which win over the file's metadata.
+  /// \throws Error naming the tensor, its shape and what was expected.
+  RunProblem(const SafetensorsFile& file, const std::map<std::string, std::string>& options);
+  RunProblem(const RunProblem&) = delete;
+  RunProblem& operator=(const RunProblem&) = delete;
+
+  /// Runs index_blocks, where it is there, and attend.
+  void run();
+
+  const AttendArgs& attend_args() const { return attend_; }
+  const std::optional<IndexArgs>& index_args() const { return index_; }
+  /// out, lse and, where index_blocks chose it, selection.
+  std::vector<TensorToStore> outputs() const;
+  /// Tensors of the file that nothing reads.
+  const std::vector<std::string>& ignored() const { return ignored_; }
+
+ private:
+  class Reader;
+  void read_cache(Reader& reader);
+  void read_batch(Reader& reader);
+  void read_selection(Reader& reader);
+  void allocate_outputs();
+  Tensor allocate(DType dtype, std::initializer_list<std::int64_t> shape);
+  ConstTensor own(std::vector<std::int32_t> values, std::initializer_list<std::int64_t> shape);
+
+  AttendArgs attend_;
+  std::optional<IndexArgs> index_;
+  std::vector<std::string> ignored_;
+  std::deque<std::vector<std::int32_t>> integers_;
+  std::deque<std::vector<std::uint64_t>> buffers_;
+};
+
+}  // namespace msa::cli
