@@ -36,6 +36,23 @@ void fill(Struct* given, std::size_t size, Struct defaults) {
   std::memset(reinterpret_cast<char*>(given) + known, 0, size - known);
 }
 
+// The numbers of the two APIs are the same numbers.
+static_assert(MSA_OK == 0 && MSA_ERROR_INVALID_ARGUMENT == int(ErrorCode::invalid_argument) &&
+              MSA_ERROR_UNSUPPORTED == int(ErrorCode::unsupported) &&
+              MSA_ERROR_WORKSPACE == int(ErrorCode::workspace) &&
+              MSA_ERROR_DEVICE == int(ErrorCode::device) && MSA_ERROR_IO == int(ErrorCode::io) &&
+              MSA_ERROR_INTERNAL == int(ErrorCode::internal));
+static_assert(MSA_F32 == int(DType::f32) && MSA_BF16 == int(DType::bf16) &&
+              MSA_F16 == int(DType::f16) && MSA_E4M3 == int(DType::e4m3) &&
+              MSA_E5M2 == int(DType::e5m2) && MSA_I32 == int(DType::i32) &&
+              MSA_I64 == int(DType::i64) && MSA_U8 == int(DType::u8));
+static_assert(MSA_CPU == int(DeviceType::cpu) && MSA_CUDA == int(DeviceType::cuda) &&
+              MSA_CUDA_HOST == int(DeviceType::cuda_host));
+static_assert(MSA_LBHNC == int(KVLayout::LBHNC) && MSA_LBNHC == int(KVLayout::LBNHC) &&
+              MSA_LHBNC == int(KVLayout::LHBNC) && MSA_BLHNC == int(KVLayout::BLHNC) &&
+              MSA_BLNHC == int(KVLayout::BLNHC) && MSA_BHLNC == int(KVLayout::BHLNC));
+static_assert(MSA_MAX_RANK == Tensor::max_rank);
+
 }  // namespace
 
 void Reader::copy(void* known, std::size_t known_size, const void* given, const char* name) {
@@ -60,6 +77,9 @@ Tensor Reader::tensor(const msa_tensor& given, const std::string& name) {
   if (given.rank < 0 || given.rank > MSA_MAX_RANK) {
     fail(name, cat("has rank ", given.rank, "; allowed: 0 to ", MSA_MAX_RANK));
     return t;
+  }
+  if (given.device_type < MSA_CPU || given.device_type > MSA_CUDA_HOST) {
+    fail(name, cat("has device type ", given.device_type, "; allowed: MSA_CPU to MSA_CUDA_HOST"));
   }
   t.data = given.data;
   t.dtype = static_cast<DType>(given.dtype);

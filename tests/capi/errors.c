@@ -48,9 +48,17 @@ static void test_wrong_arguments(void) {
   CHECK_ERROR_HAS("argument 'out_a' has dtype invalid");
   fill(&c);
   c.args.out_a.dtype = -1;
-  c.args.lse_b.device_type = 77;
   CHECK(msa_merge_states(&c.args) == MSA_ERROR_INVALID_ARGUMENT);
-  CHECK_ERROR_HAS("argument 'out_a'");
+  CHECK_ERROR_HAS("argument 'out_a' has dtype invalid");
+  fill(&c);
+  c.args.lse_b.device_type = 77;
+  c.args.lse_a.device_type = -1;
+  CHECK(msa_merge_states(&c.args) == MSA_ERROR_INVALID_ARGUMENT);
+  CHECK_ERROR_HAS("argument 'lse_a' has device type -1");
+  CHECK_ERROR_HAS("argument 'lse_b' has device type 77");
+  fill(&c);
+  c.args.lse_b.device_type = MSA_CUDA;
+  CHECK(msa_merge_states(&c.args) != MSA_OK);
   CHECK_ERROR_HAS("argument 'lse_b'");
   fill(&c);
   c.args.out_a.rank = 6;
@@ -162,7 +170,7 @@ static void test_frozen_layout(void) {
   CHECK(sizeof(msa_scale) == 112 && sizeof(msa_kv_cache) == 312);
   CHECK(sizeof(msa_workspace) == 16 && sizeof(msa_select_rule) == 24);
   CHECK(offsetof(msa_batch, max_seq_len) == 464);
-  CHECK(offsetof(msa_write_cache_args, stream) == 1904);
+  CHECK(offsetof(msa_write_cache_args, stream) == 1808);
   CHECK(offsetof(msa_insert_cache_args, stream) == 1176);
   CHECK(offsetof(msa_copy_pages_args, stream) == 320);
   CHECK(offsetof(msa_index_blocks_args, stream) == 384);
