@@ -135,7 +135,7 @@ HWY_INLINE void direct_keys(const float* queries, const KeyBlock& block, std::in
       if (first + k >= visible[r]) continue;
       const VF x = products[k][r];
       best[r] = hn::Max(best[r], x);
-      nan[r] = hn::Or(nan[r], hn::VecFromMask(df, hn::Ne(x, x)));
+      nan[r] = hn::Or(nan[r], hn::VecFromMask(df, hn::IsNaN(x)));
     }
   }
 }
@@ -266,7 +266,7 @@ HWY_INLINE void panel_rows(const float* queries, const float* panel, std::int64_
       b = hn::IfThenElse(hn::Lt(hn::Add(keys, hn::Set(df, static_cast<float>(lanes))), limit), b,
                          none);
     }
-    const VF nans = hn::VecFromMask(df, hn::Or(hn::Ne(a, a), hn::Ne(b, b)));
+    const VF nans = hn::VecFromMask(df, hn::Or(hn::IsNaN(a), hn::IsNaN(b)));
     hn::Store(hn::Or(hn::Load(df, nan + r * lanes), nans), df, nan + r * lanes);
     hn::Store(hn::Max(hn::Load(df, best + r * lanes), hn::Max(a, b)), df, best + r * lanes);
   }

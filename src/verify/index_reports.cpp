@@ -114,11 +114,9 @@ void add_prefixes(std::vector<Case>& cases) {
 Outcome check_workspace(const Target& target) {
   Judge judge;
   IndexSpec s;
-  s.batch.decodes = requests({40});
+  s.batch.prefills = prefills({40}, {40});
   IndexProblem problem(target, s, Poison::nan);
   IndexArgs args = problem.args(Side::target);
-  args.batch.num_decodes = 0;
-  args.batch.num_prefills = 1;
   args.batch.num_actual_tokens = args.batch.max_query_len = 32768;
   args.batch.max_seq_len = 1 << 20;
   args.index_q = ConstTensor::dense(nullptr, DType::bf16, {32768, 4, head_dim}, target.device);
