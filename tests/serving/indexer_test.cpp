@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -182,6 +182,18 @@ TEST(IndexerThenAttend, LostIndexKeysStayInBoundsAndDeterministic_Report84) {
     run = step.result_bits();
   }
   EXPECT_EQ(bits[0], bits[1]);
+}
+
+TEST(IndexerThenAttend, BuildersMetadataPassesTheChecksOfMemory) {
+  StepSpec spec = mixed();
+  spec.padding = 3;
+  const Step step(spec);
+  ASSERT_EQ(setenv("MSA_CHECK", "1", 1), 0);
+  EXPECT_NO_THROW(run_indexer(step));
+  EXPECT_NO_THROW(run_impl(step));
+  verify::i32(step.table_array, 2, 0) = -1;  // a page that request 2 needs
+  EXPECT_THROW(run_impl(step), Error);
+  unsetenv("MSA_CHECK");
 }
 
 TEST(IndexerThenAttend, ChainGivesTheSameBitsForAnyPlaceOfThePages) {
