@@ -8,7 +8,10 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   commands.push_back(make_info());
   commands.push_back(make_run());
   commands.push_back(make_verify());
+  commands.push_back(make_bench());
   commands.push_back(make_replay());
+  commands.push_back(make_completions());
+  commands.push_back(make_manual());
   return commands;
 }
 

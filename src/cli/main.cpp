@@ -50,7 +50,8 @@ int main_guarded(int argc, char** argv) {
   app.footer(footer);
   app.set_version_flag("--version", std::string("msa ") + version(), "Print the version and exit");
   app.get_formatter()->column_width(34);
-  app.require_subcommand(1);
+  // Zero is let through here, so that an unknown name is reported as such.
+  app.require_subcommand(0, 1);
 
   const std::vector<std::unique_ptr<Command>> commands = all_commands();
   for (const std::unique_ptr<Command>& command : commands) {
@@ -70,6 +71,7 @@ int main_guarded(int argc, char** argv) {
       return with_flushed_stdout(run_guarded(*command, console));
     }
   }
+  print_error("a command is required; msa --help lists them");
   return exit_usage;
 }
 

@@ -108,7 +108,10 @@ class Verify final : public Command {
   /// Runs the cases from `i` that share its operator and group; moves `i` behind them.
   static GroupResult run_group(const std::vector<Case>& cases, std::size_t& i, const Target& target,
                                Progress& progress, std::int64_t& done) {
-    GroupResult result{.target = target.name, .op = cases[i].op, .group = cases[i].group};
+    GroupResult result;
+    result.target = target.name;
+    result.op = cases[i].op;
+    result.group = cases[i].group;
     const auto start = std::chrono::steady_clock::now();
     for (; i < cases.size() && cases[i].op == result.op && cases[i].group == result.group; ++i) {
       progress.update(done++);

@@ -28,11 +28,13 @@ std::string shard_text(const LayerShape& shape) {
 
 /// 12345678 → "12,345,678".
 std::string grouped(std::int64_t number) {
-  std::string digits = std::to_string(number);
-  for (auto at = static_cast<std::int64_t>(digits.size()) - 3; at > (number < 0 ? 1 : 0); at -= 3) {
-    digits.insert(static_cast<std::size_t>(at), ",");
+  const std::string digits = std::to_string(number);  // never negative here
+  std::string text;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
   }
-  return digits;
+  return text;
 }
 
 void print_steps(const Console& console, const ReplayReport& report) {
@@ -164,6 +166,22 @@ Json scheduler_json(const ReplayReport& report) {
           {"cache_bytes", report.cache_bytes}};
 }
 
+/// A word of a shell command.
+std::string quoted(const std::string& word) {
+  constexpr const char* safe =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
+  if (!word.empty() && word.find_first_not_of(safe) == std::string::npos) return word;
+  std::string text = "'";
+  for (const char c : word) {
+    if (c == '\'') {
+      text += "'\\''";
+    } else {
+      text += c;
+    }
+  }
+  return text + "'";
+}
+
 /// JSON has no infinity: null stands for it.
 Json finite(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
 
@@ -227,7 +245,7 @@ PhaseTimes total_times(const std::vector<StepRecord>& steps) {
 std::string reproducing_command(const std::string& trace, const ReplayOptions& o) {
   const ReplayOptions usual;
   std::string text =
-      fmt::format("msa replay {} --requests {} --seed {}", trace, o.requests, o.seed);
+      fmt::format("msa replay {} --requests {} --seed {}", quoted(trace), o.requests, o.seed);
   const auto add = [&text](bool differs, const char* flag, const auto& value) {
     if (differs) text += fmt::format(" {} {}", flag, value);
   };

@@ -1,0 +1,129 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#include "cli/bench/report.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "msa/error.h"
+
+namespace msa::cli {
+namespace {
+
+constexpr const char* case_format = "{:<62}{:>10} {:>20}{:>10}{:>9}{:>8}";
+
+const char* bound_of(const CaseResult& result, const Limits& limits) {
+  return compute_bound(limits, result.work.flops, result.work.bytes) ? "compute" : "memory";
+}
+
+double milliseconds(double seconds) { return seconds * 1e3; }
+
+}  // namespace
+
+double CaseResult::percent(const Limits& limits) const {
+  return 100 * best_seconds(limits, work.flops, work.bytes) / timing.median;
+}
+
+void print_header(const Console& console, bool with_baseline) {
+  console.print(fmt::runtime(std::string(case_format) + "{}\n"), "case", "median ms", "p10–p90",
+                "GFLOP/s", "GB/s", "limit", with_baseline ? "  against baseline" : "");
+}
+
+void print_result(const Console& console, const CaseResult& r, const Limits& limits,
+                  bool with_baseline) {
+  const std::string title = fmt::format("{}  {}", label(r.workload), r.backend);
+  if (!r.unsupported.empty()) {
+    console.print("{:<62}  not served: {}\n", title, r.unsupported);
+    return;
+  }
+  std::string compared;
+  if (with_baseline) {
+    compared = r.baseline > 0 ? fmt::format("  {:.2f}x", r.speedup()) : "  (not in the baseline)";
+  }
+  const std::string spread =
+      fmt::format("{:.3f}–{:.3f}", milliseconds(r.timing.p10), milliseconds(r.timing.p90));
+  console.print(fmt::runtime(std::string(case_format) + "{}\n"), title,
+                fmt::format("{:.3f}", milliseconds(r.timing.median)), spread,
+                fmt::format("{:.1f}", r.gflops()), fmt::format("{:.2f}", r.gbps()),
+                fmt::format("{:.0f} % {}", r.percent(limits), bound_of(r, limits)[0]), compared);
+}
+
+std::string to_csv(const std::vector<CaseResult>& results, const Limits& limits) {
+  std::string text =
+      "op,hq,hkv,kv,layout,m,tokens,batch,context,keep,seed,backend,isa,median_ms,p10_ms,p90_ms,"
+      "calls,gflops,gbps,bound,percent_of_limit,speedup\n";
+  for (const CaseResult& r : results) {
+    if (!r.unsupported.empty()) continue;
+    const Workload& w = r.workload;
+    text += fmt::format(
+        "{},{},{},{},{},{},{},{},{},{},{},{},{},{:.6f},{:.6f},{:.6f},{},{:.3f},"
+        "{:.3f},{},{:.2f},{}\n",
+        name(w.op), w.hq, w.hkv, name(w.kv), name(w.layout), w.m, w.tokens, w.batch, w.context,
+        static_cast<double>(w.keep) / 1000, w.seed, r.backend, r.isa, milliseconds(r.timing.median),
+        milliseconds(r.timing.p10), milliseconds(r.timing.p90), r.timing.calls, r.gflops(),
+        r.gbps(), bound_of(r, limits), r.percent(limits),
+        r.baseline > 0 ? fmt::format("{:.4f}", r.speedup()) : "");
+  }
+  return text;
+}
+
+Json to_json(const CaseResult& r, const Limits& limits) {
+  Json json = {{"case", label(r.workload)},
+               {"workload", to_json(r.workload)},
+               {"backend", r.backend},
+               {"isa", r.isa}};
+  if (!r.unsupported.empty()) {
+    json["unsupported"] = r.unsupported;
+    return json;
+  }
+  json["command"] = reproducing_command(r.workload);
+  json["median_s"] = r.timing.median;
+  json["p10_s"] = r.timing.p10;
+  json["p90_s"] = r.timing.p90;
+  json["calls"] = r.timing.calls;
+  json["flops"] = r.work.flops;
+  json["bytes"] = r.work.bytes;
+  json["gflops"] = r.gflops();
+  json["gbps"] = r.gbps();
+  json["bound"] = bound_of(r, limits);
+  json["percent_of_limit"] = r.percent(limits);
+  if (r.baseline > 0) json["speedup"] = r.speedup();
+  return json;
+}
+
+std::string reproducing_command(const Workload& w) {
+  std::string text = fmt::format("msa bench {} --shard {}/{} --kv {} --layout {} --batch {}",
+                                 name(w.op), w.hq, w.hkv, name(w.kv), name(w.layout), w.batch);
+  text += w.is_decode() ? fmt::format(" --m {}", w.m) : fmt::format(" --tokens {}", w.tokens);
+  return text + fmt::format(" --context {} --keep {:g} --seed {}", w.context,
+                            static_cast<double>(w.keep) / 1000, w.seed);
+}
+
+std::map<std::string, double> read_baseline(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) throw Error(ErrorCode::io, fmt::format("{}: {}", path, std::strerror(errno)));
+  const nlohmann::json report = nlohmann::json::parse(file, nullptr, false);
+  const auto wrong = [&](const char* what) {
+    return Error(ErrorCode::io,
+                 fmt::format("{}: {}; expected a report of msa bench --json", path, what));
+  };
+  if (report.is_discarded()) throw wrong("is not JSON");
+  if (!report.is_object() || !report.contains("cases") || !report["cases"].is_array()) {
+    throw wrong("has no list 'cases'");
+  }
+  std::map<std::string, double> medians;
+  for (const nlohmann::json& entry : report["cases"]) {
+    if (!entry.is_object() || !entry.contains("case") || !entry["case"].is_string()) {
+      throw wrong("has an entry without 'case'");
+    }
+    if (!entry.contains("median_s")) continue;  // the backend did not serve it
+    if (!entry["median_s"].is_number() || !(entry["median_s"].get<double>() > 0)) {
+      throw wrong("has a 'median_s' that is no time");
+    }
+    medians.try_emplace(entry["case"].get<std::string>(), entry["median_s"].get<double>());
+  }
+  return medians;
+}
+
+}  // namespace msa::cli

@@ -1,0 +1,35 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cli/bench/requests.h"
+#include "msa/write_cache.h"
+
+namespace msa::cli {
+
+/// Inputs and outputs of write_cache: the tokens of a batch's requests at their own positions.
+class WriteInputs {
+ public:
+  /// \throws Error where the pools have too few pages for slots of their own.
+  WriteInputs(const Workload& workload, Pools& pools, std::int64_t sets, const Requests& requests,
+              const Requests& index_requests);
+
+  WriteCacheArgs args(std::int64_t set) const;
+
+ private:
+  const Workload workload_;
+  KVCache cache_;
+  Tensor index_cache_;
+  BenchMemory qkv_;
+  BenchMemory cos_sin_;
+  BenchMemory norms_;
+  BenchMemory q_out_;
+  BenchMemory index_q_out_;
+  std::vector<std::int64_t> positions_;
+  std::vector<std::vector<std::int64_t>> slots_;
+  std::vector<std::vector<std::int64_t>> index_slots_;
+};
+
+}  // namespace msa::cli

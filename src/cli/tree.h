@@ -1,0 +1,44 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+/// \file
+/// The command line described as data: what the manual and the completions are made from.
+
+namespace CLI {
+class App;
+}
+
+namespace msa::cli {
+
+struct OptionText {
+  std::vector<std::string> names;    ///< "-o", "--output"; empty for a positional argument
+  std::string value;                 ///< "FILE"; empty for a flag
+  std::string help;                  ///< one or more sentences
+  std::string group;                 ///< heading of `--help`
+  std::vector<std::string> choices;  ///< the only values, where the parser knows them
+
+  bool positional() const { return names.empty(); }
+  bool is_file() const;  ///< its value is the name of a file
+};
+
+struct CommandText {
+  std::string name;
+  std::string summary;
+  std::string footer;
+  std::vector<OptionText> options;
+  std::vector<CommandText> commands;
+};
+
+/// The program and its visible subcommands.
+CommandText describe(const CLI::App& app);
+
+/// A completion script for "bash", "zsh" or "fish"; "" for another name.
+std::string completion_script(const CommandText& program, const std::string& shell);
+
+/// The manual page in man(7) macros.
+std::string manual_page(const CommandText& program, const std::string& version);
+
+}  // namespace msa::cli

@@ -1,0 +1,21 @@
+# Tests of `msa replay`: its parts, and the command as a process.
+if(NOT TARGET msa_replay)
+  return()
+endif()
+find_package(rapidcheck REQUIRED)
+find_package(nlohmann_json REQUIRED)
+
+foreach(name trace scheduler run)
+  add_executable(replay_${name}_test ${CMAKE_CURRENT_LIST_DIR}/replay_${name}_test.cpp)
+  target_link_libraries(replay_${name}_test
+    PRIVATE msa_replay rapidcheck rapidcheck_gtest GTest::gtest_main)
+  target_compile_definitions(replay_${name}_test PRIVATE MSA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  gtest_discover_tests(replay_${name}_test DISCOVERY_TIMEOUT 60)
+endforeach()
+
+add_executable(replay_command_test ${CMAKE_CURRENT_LIST_DIR}/replay_command_test.cpp)
+target_link_libraries(replay_command_test
+  PRIVATE msa_settings nlohmann_json::nlohmann_json GTest::gtest_main)
+target_compile_definitions(replay_command_test PRIVATE MSA_BINARY="$<TARGET_FILE:msa_cli>")
+add_dependencies(replay_command_test msa_cli)
+gtest_discover_tests(replay_command_test DISCOVERY_TIMEOUT 60)
