@@ -75,6 +75,8 @@ void round_query(DType from, DType to, std::vector<double>& q) {
 /// Softmax of one query head over the tiles: 128 outputs, and the LSE as result.
 double softmax_row(const std::vector<double>& q, const std::vector<Tile>& tiles, double scale,
                    const DType* p_type, double* out) {
+  const bool plain = p_type != nullptr;  // logits in f32, P rounded to p_type
+  const auto in_f32 = [plain](double x) { return plain ? static_cast<float>(x) : x; };
   std::vector<double> logits(tiles.size() * page_size, 0.0);
   double largest = -infinity;
   bool nan = false;
@@ -82,10 +84,10 @@ double softmax_row(const std::vector<double>& q, const std::vector<Tile>& tiles,
     double* row = logits.data() + i * page_size;
     for (std::int64_t d = 0; d < head_dim; ++d) {
       const double* k = tiles[i].k.data() + d * page_size;
-      for (std::int64_t j = 0; j < tiles[i].keys; ++j) row[j] += q[d] * k[j];
+      for (std::int64_t j = 0; j < tiles[i].keys; ++j) row[j] = in_f32(row[j] + q[d] * k[j]);
     }
     for (std::int64_t j = 0; j < tiles[i].keys; ++j) {
-      row[j] *= scale;
+      row[j] = in_f32(row[j] * scale);
       nan = nan || std::isnan(row[j]);
       largest = std::max(largest, row[j]);
     }
@@ -96,7 +98,7 @@ double softmax_row(const std::vector<double>& q, const std::vector<Tile>& tiles,
     for (std::int64_t j = 0; j < tiles[i].keys; ++j) {
       double p = std::exp(logits[i * page_size + j] - largest);
       sum += p;
-      if (p_type != nullptr) p = round_to(*p_type, p);
+      if (plain) p = round_to(*p_type, p);
       const double* v = tiles[i].v.data() + j * head_dim;
       for (std::int64_t d = 0; d < head_dim; ++d) out[d] += p * v[d];
     }

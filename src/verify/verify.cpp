@@ -46,8 +46,10 @@ std::vector<Target> targets() {
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
   add_attend_cases(cases);
+  add_copy_cases(cases);
   add_index_cases(cases);
   add_merge_cases(cases);
+  add_write_cases(cases);
   std::stable_sort(cases.begin(), cases.end(), [](const Case& a, const Case& b) {
     return std::tie(a.op, a.group) < std::tie(b.op, b.group);
   });
