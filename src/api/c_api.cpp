@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <initializer_list>
 #include <new>
 #include <string>
 
@@ -57,6 +58,19 @@ msa_status guarded(Body&& body) noexcept {
   }
 }
 
+struct Named {
+  const char* name;
+  const void* pointer;
+};
+
+/// Refuses a call that lacks one of its pointers, naming all that are null.
+[[noreturn]] void refuse_nulls(Reader& reader, std::initializer_list<Named> pointers) {
+  for (const Named& given : pointers) {
+    if (given.pointer == nullptr) reader.fail(given.name, "is null");
+  }
+  reader.refuse();
+}
+
 /// Calls operator `run` with the converted arguments.
 template <class Given, class Run>
 msa_status call(const char* op, const Given* given, Run&& run) noexcept {
@@ -73,7 +87,7 @@ msa_status call_workspace_size(const char* op, const Given* given, size_t* bytes
   return guarded([&] {
     Reader reader(op);
     const auto args = msa::c_api::convert(reader, given, "args");
-    if (bytes == nullptr) reader.fail("bytes", "is null");
+    if (bytes == nullptr) refuse_nulls(reader, {{"bytes", bytes}});
     reader.done();
     *bytes = msa::workspace_size(args);
   });
@@ -197,14 +211,14 @@ const char* msa_kv_layout_name(msa_kv_layout layout) {
 msa_status msa_parse_dtype(const char* text, msa_dtype* dtype) {
   return guarded([&] {
     Reader reader("parse_dtype");
-    if (text == nullptr) reader.fail("text", "is null");
-    if (dtype == nullptr) reader.fail("dtype", "is null");
-    reader.done();
+    if (text == nullptr || dtype == nullptr) {
+      refuse_nulls(reader, {{"text", text}, {"dtype", dtype}});
+    }
     const auto parsed = msa::parse_dtype(text);
     if (!parsed) {
       reader.fail("text", cat("is '", text,
                               "'; allowed: f32, bf16, f16, e4m3, e5m2, i32, i64, u8 or an alias"));
-      reader.done();
+      reader.refuse();
     }
     *dtype = static_cast<msa_dtype>(*parsed);
   });
@@ -213,14 +227,14 @@ msa_status msa_parse_dtype(const char* text, msa_dtype* dtype) {
 msa_status msa_parse_kv_layout(const char* text, msa_kv_layout* layout) {
   return guarded([&] {
     Reader reader("parse_kv_layout");
-    if (text == nullptr) reader.fail("text", "is null");
-    if (layout == nullptr) reader.fail("layout", "is null");
-    reader.done();
+    if (text == nullptr || layout == nullptr) {
+      refuse_nulls(reader, {{"text", text}, {"layout", layout}});
+    }
     const auto parsed = msa::parse_kv_layout(text);
     if (!parsed) {
       reader.fail("text", cat("is '", text,
                               "'; allowed: LBHNC (HND), LBNHC (NHD), LHBNC, BLHNC, BLNHC, BHLNC"));
-      reader.done();
+      reader.refuse();
     }
     *layout = static_cast<msa_kv_layout>(*parsed);
   });
@@ -233,8 +247,9 @@ msa_status msa_tensor_dense(void* data, msa_dtype dtype, int32_t rank, const int
     if (rank < 0 || rank > MSA_MAX_RANK) {
       reader.fail("rank", cat("is ", rank, "; allowed: 0 to ", MSA_MAX_RANK));
     }
-    if (shape == nullptr) reader.fail("shape", "is null");
-    if (view == nullptr) reader.fail("view", "is null");
+    if (shape == nullptr || view == nullptr) {
+      refuse_nulls(reader, {{"shape", shape}, {"view", view}});
+    }
     reader.done();
     msa::Tensor tensor;
     tensor.data = data;
@@ -258,9 +273,9 @@ msa_status msa_kv_layer_view(void* base, msa_dtype dtype, msa_kv_layout layout,
                              const msa_kv_cache_shape* shape, int64_t layer, msa_tensor* view) {
   return guarded([&] {
     Reader reader("kv_layer_view");
-    if (shape == nullptr) reader.fail("shape", "is null");
-    if (view == nullptr) reader.fail("view", "is null");
-    reader.done();
+    if (shape == nullptr || view == nullptr) {
+      refuse_nulls(reader, {{"shape", shape}, {"view", view}});
+    }
     check_layer_view(reader, dtype, layout, *shape, layer);
     store(
         msa::kv_layer_view(base, static_cast<msa::DType>(dtype), static_cast<msa::KVLayout>(layout),

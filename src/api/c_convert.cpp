@@ -55,6 +55,11 @@ static_assert(MSA_MAX_RANK == Tensor::max_rank);
 
 }  // namespace
 
+void Reader::refuse() const {
+  check_.raise();
+  throw Error(ErrorCode::internal, "a call was refused without a reason");
+}
+
 void Reader::copy(void* known, std::size_t known_size, const void* given, const char* name) {
   if (given == nullptr) return fail(name, "is null");
   std::size_t size = 0;

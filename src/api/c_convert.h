@@ -35,8 +35,12 @@ class Reader {
   BatchMetadata batch(const msa_batch* given);
 
   void fail(const std::string& argument, const std::string& what) { check_.fail(argument, what); }
-  /// \throws Error with everything that was wrong.
-  void done() const { check_.raise(); }
+  /// Throws everything that was wrong; at least one thing was.
+  [[noreturn]] void refuse() const;
+  /// refuse() where anything was wrong.
+  void done() const {
+    if (!check_.ok()) refuse();
+  }
 
  private:
   void copy(void* known, std::size_t known_size, const void* given, const char* name);

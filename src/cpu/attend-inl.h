@@ -48,7 +48,7 @@ struct SoftmaxState {
 };
 
 /// Rows whose logits are in flight at once: a multiple of row_tile and of every common G.
-inline constexpr std::int64_t chunk_rows = 48;
+inline constexpr std::int64_t chunk_rows = 24;
 
 /// A tile's memory, cut from the thread's scratch.
 struct TileScratch {
@@ -102,25 +102,31 @@ HWY_INLINE float largest_finite(const float* row) {
   return largest;
 }
 
-/// Splits `logit_scale` for one row of q: multiplies the row by a power of two and returns the
-/// other factor. The power stops short of overflowing the row.
+/// Multiplies 128 values by ±2^exponent, in two steps that are f32 numbers whatever the exponent.
+HWY_INLINE void scale_row(float* row, int exponent, bool negate) {
+  const F32 df;
+  const VF first = hn::Set(df, std::ldexp(negate ? -1.0f : 1.0f, exponent / 2));
+  const VF second = hn::Set(df, std::ldexp(1.0f, exponent - exponent / 2));
+  for (std::int64_t i = 0; i < row_elements; i += hn::MaxLanes(df)) {
+    hn::StoreU(hn::Mul(hn::Mul(hn::LoadU(df, row + i), first), second), df, row + i);
+  }
+}
+
+/// Splits `logit_scale` for one row of q: multiplies the row by its sign and power of two and
+/// returns the other factor, ≥ 0 or NaN. The power stops short of overflowing the row.
 HWY_INLINE float fold_scale(double logit_scale, float* row) {
-  if (!std::isfinite(logit_scale) || logit_scale == 0) return static_cast<float>(logit_scale);
-  int exponent = std::ilogb(logit_scale);
+  if (std::isnan(logit_scale)) return std::numeric_limits<float>::quiet_NaN();
+  const bool negative = std::signbit(logit_scale);
+  const double magnitude = std::fabs(logit_scale);
+  int exponent = magnitude == 0 || std::isinf(magnitude) ? 0 : std::ilogb(magnitude);
   if (exponent > 0) {
     const float largest = largest_finite(row);
     if (largest > 0) exponent = std::min(exponent, std::max(0, 126 - std::ilogb(largest)));
   }
-  // Two factors, each an f32 power of two whatever the exponent.
-  const float first = std::ldexp(1.0f, exponent / 2);
-  const float second = std::ldexp(1.0f, exponent - exponent / 2);
-  const F32 df;
-  for (std::int64_t i = 0; i < row_elements; i += hn::MaxLanes(df)) {
-    const VF x = hn::Mul(hn::LoadU(df, row + i), hn::Set(df, first));
-    hn::StoreU(hn::Mul(x, hn::Set(df, second)), df, row + i);
-  }
+  scale_row(row, exponent, negative);
+  if (std::isinf(magnitude)) return std::numeric_limits<float>::infinity();
   constexpr double most = std::numeric_limits<float>::max();
-  return static_cast<float>(std::clamp(std::ldexp(logit_scale, -exponent), -most, most));
+  return static_cast<float>(std::min(std::ldexp(magnitude, -exponent), most));
 }
 
 /// q of all rows of a tile as f32, rounded to the product type and scaled.
@@ -145,16 +151,57 @@ void load_queries(const AttendCall& call, const TileRows& tile, std::int64_t hea
   }
 }
 
-/// The visible keys of a block, converted.
+/// The visible keys of a block as panels of f32: converted all at once where several chunks of rows
+/// need them, else each into the same few kilobytes just before its use.
 template <DType type>
-void convert_block(const AttendCall& call, std::int64_t head, const UnionBlock& block,
-                   const TileScratch& scratch) {
-  const auto row = [&](const AttendCall::Pages& p) {
-    return static_cast<const Storage<type>*>(p.data) + block.page * p.page + head * p.head;
-  };
-  pack_transposed<type>(row(call.k), call.k.token, block.keys, scratch.keys);
-  pack_rows<type>(row(call.v), call.v.token, block.keys, scratch.values);
-}
+class BlockPanels {
+ public:
+  BlockPanels(const AttendCall& call, std::int64_t head, const UnionBlock& block,
+              const TileScratch& scratch, bool keep)
+      : k_(row(call.k, head, block)),
+        v_(row(call.v, head, block)),
+        k_stride_(call.k.token),
+        v_stride_(call.v.token),
+        count_(block.keys),
+        keep_(keep),
+        keys_(scratch.keys),
+        values_(scratch.values) {
+    if (!keep) return;
+    for (std::int64_t p = 0; p * panel_width < count_; ++p) {
+      pack_key_panel<type>(k_, k_stride_, count_, p, keys_ + p * panel_size);
+    }
+    for (std::int64_t p = 0; p * panel_width < row_elements; ++p) {
+      pack_value_panel<type>(v_, v_stride_, count_, p, values_ + p * panel_size);
+    }
+  }
+
+  /// Panel `p` of K^T, good until the next call.
+  const float* key_panel(std::int64_t p) const {
+    if (keep_) return keys_ + p * panel_size;
+    pack_key_panel<type>(k_, k_stride_, count_, p, keys_);
+    return keys_;
+  }
+  /// Panel `p` of V, good until the next call.
+  const float* value_panel(std::int64_t p) const {
+    if (keep_) return values_ + p * panel_size;
+    pack_value_panel<type>(v_, v_stride_, count_, p, values_);
+    return values_;
+  }
+
+ private:
+  static const Storage<type>* row(const AttendCall::Pages& pages, std::int64_t head,
+                                  const UnionBlock& block) {
+    return static_cast<const Storage<type>*>(pages.data) + block.page * pages.page +
+           head * pages.head;
+  }
+
+  const Storage<type>* k_;
+  const Storage<type>* v_;
+  std::int64_t k_stride_, v_stride_, count_;
+  bool keep_;
+  float* keys_;
+  float* values_;
+};
 
 /// Folds one row's logits of a block into its softmax: `logits` become P, rounded; returns the
 /// factor by which earlier results shrink.
@@ -168,14 +215,13 @@ HWY_INLINE float softmax_step(float* logits, std::int64_t keys, float scale, flo
   VF largest = minus_infinity;
   std::int64_t j = 0;
   for (; j + lanes <= keys; j += lanes) {
-    largest = hn::Max(largest, hn::Mul(hn::LoadU(df, logits + j), factor));
+    largest = hn::Max(largest, hn::LoadU(df, logits + j));
   }
   if (j < keys) {
     const auto visible = hn::FirstN(df, static_cast<std::size_t>(keys - j));
-    largest = hn::Max(largest, hn::IfThenElse(visible, hn::Mul(hn::LoadU(df, logits + j), factor),
-                                              minus_infinity));
+    largest = hn::Max(largest, hn::IfThenElse(visible, hn::LoadU(df, logits + j), minus_infinity));
   }
-  const float block_maximum = hn::GetLane(hn::MaxOfLanes(df, largest));
+  const float block_maximum = hn::GetLane(hn::MaxOfLanes(df, largest)) * scale;
   const float before = *maximum;
   const float after = block_maximum > before ? block_maximum : before;
   const VF shift = hn::Set(df, subtrahend(after));
@@ -198,57 +244,82 @@ HWY_INLINE float softmax_step(float* logits, std::int64_t keys, float scale, flo
   return shrink;
 }
 
-/// Rows that a block is computed for, up to chunk_rows at once.
+/// Rows that a block is computed for, up to chunk_rows at once, in runs that see equally many keys.
 struct RowChunk {
+  struct Run {
+    std::int64_t begin, end, keys;
+  };
   const float* q[chunk_rows];
   float* logits[chunk_rows];
   float* out[chunk_rows];
   float shrink[chunk_rows];
-  std::int64_t row[chunk_rows];   // of the tile
-  std::int64_t keys[chunk_rows];  // that the row sees of the block
-  std::int64_t count = 0;
+  std::int64_t row[chunk_rows];  // of the tile
+  Run runs[chunk_rows];
+  std::int64_t rows = 0, num_runs = 0;
+
+  void add(std::int64_t r, std::int64_t keys, const TileScratch& scratch,
+           const SoftmaxState& state) {
+    q[rows] = scratch.q + r * row_elements;
+    logits[rows] = scratch.logits + rows * page_size;
+    out[rows] = state.out + r * row_elements;
+    row[rows] = r;
+    if (num_runs == 0 || runs[num_runs - 1].keys != keys) runs[num_runs++] = {rows, rows, keys};
+    runs[num_runs - 1].end = ++rows;
+  }
 };
 
-template <DType product>
-void attend_chunk(RowChunk& chunk, const TileScratch& scratch, const SoftmaxState& state) {
-  // Rows that see equally many keys go through the products together.
-  for (std::int64_t begin = 0, end = 0; begin < chunk.count; begin = end) {
-    const std::int64_t keys = chunk.keys[begin];
-    while (end < chunk.count && chunk.keys[end] == keys) ++end;
-    const std::int64_t n = end - begin;
-    multiply<false>(n, chunk.q + begin, scratch.keys, (keys + panel_width - 1) / panel_width,
-                    row_elements, nullptr, chunk.logits + begin);
-    for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t r = chunk.row[i];
-      chunk.shrink[i] = softmax_step<product>(chunk.logits[i], keys, scratch.scale[r],
+template <DType product, DType type>
+void attend_chunk(RowChunk& chunk, const BlockPanels<type>& panels, const TileScratch& scratch,
+                  const SoftmaxState& state) {
+  std::int64_t most_keys = 0;
+  for (std::int64_t i = 0; i < chunk.num_runs; ++i) {
+    most_keys = std::max(most_keys, chunk.runs[i].keys);
+  }
+  for (std::int64_t key = 0; key < most_keys; key += panel_width) {
+    const float* panel = panels.key_panel(key / panel_width);
+    for (std::int64_t i = 0; i < chunk.num_runs; ++i) {
+      const auto [begin, end, keys] = chunk.runs[i];
+      if (key >= keys) continue;
+      multiply_panel<false>(end - begin, chunk.q + begin, panel, row_elements, nullptr,
+                            chunk.logits + begin, key);
+    }
+  }
+  for (std::int64_t i = 0; i < chunk.num_runs; ++i) {
+    for (std::int64_t j = chunk.runs[i].begin; j < chunk.runs[i].end; ++j) {
+      const std::int64_t r = chunk.row[j];
+      chunk.shrink[j] = softmax_step<product>(chunk.logits[j], chunk.runs[i].keys, scratch.scale[r],
                                               state.maximum + r, state.sum + r);
     }
-    multiply<true>(n, chunk.logits + begin, scratch.values, row_elements / panel_width, keys,
-                   chunk.shrink + begin, chunk.out + begin);
   }
-  chunk.count = 0;
+  for (std::int64_t column = 0; column < row_elements; column += panel_width) {
+    const float* panel = panels.value_panel(column / panel_width);
+    for (std::int64_t i = 0; i < chunk.num_runs; ++i) {
+      const auto [begin, end, keys] = chunk.runs[i];
+      multiply_panel<true>(end - begin, chunk.logits + begin, panel, keys, chunk.shrink + begin,
+                           chunk.out + begin, column);
+    }
+  }
 }
 
 /// One block for all rows that chose it.
-template <DType product>
-void attend_block(const AttendCall& call, const TileRows& tile, const UnionBlock& block,
-                  const TileScratch& scratch, const SoftmaxState& state) {
+template <DType product, DType type>
+void attend_block(const AttendCall& call, const TileRows& tile, std::int64_t head,
+                  const UnionBlock& block, const TileScratch& scratch, const SoftmaxState& state) {
+  const bool one_chunk = std::popcount(block.tokens) * call.group <= chunk_rows;
+  const BlockPanels<type> panels(call, head, block, scratch, !one_chunk);
   RowChunk chunk;
   for (std::uint64_t left = block.tokens; left != 0; left &= left - 1) {
     const std::int64_t token = std::countr_zero(left);
     const std::int64_t keys = std::min<std::int64_t>(
         tile.visible(token, call.causal) - block.block * page_size, page_size);
     for (std::int64_t r = token * call.group; r < (token + 1) * call.group; ++r) {
-      const std::int64_t i = chunk.count++;
-      chunk.q[i] = scratch.q + r * row_elements;
-      chunk.logits[i] = scratch.logits + i * page_size;
-      chunk.out[i] = state.out + r * row_elements;
-      chunk.row[i] = r;
-      chunk.keys[i] = keys;
-      if (chunk.count == chunk_rows) attend_chunk<product>(chunk, scratch, state);
+      chunk.add(r, keys, scratch, state);
+      if (chunk.rows < chunk_rows) continue;
+      attend_chunk<product>(chunk, panels, scratch, state);
+      chunk.rows = chunk.num_runs = 0;
     }
   }
-  attend_chunk<product>(chunk, scratch, state);
+  if (chunk.rows > 0) attend_chunk<product>(chunk, panels, scratch, state);
 }
 
 /// The blocks [begin, end) of a union list, into `state`.
@@ -256,15 +327,17 @@ void attend_blocks(const AttendCall& call, const TileRows& tile, std::int64_t he
                    const UnionBlock* begin, const UnionBlock* end, const TileScratch& scratch,
                    const SoftmaxState& state) {
   state.clear(tile.count * call.group);
-  for (const UnionBlock* block = begin; block != end; ++block) {
-    with_dtype(call.cache_type,
-               [&](auto type) { convert_block<type.value>(call, head, *block, scratch); });
-    if (call.product_type() == DType::f16) {
-      attend_block<DType::f16>(call, tile, *block, scratch, state);
-    } else {
-      attend_block<DType::bf16>(call, tile, *block, scratch, state);
+  const DType product = call.product_type();
+  with_cache_type(call.cache_type, [&](auto type) {
+    constexpr DType cache = type.value;
+    for (const UnionBlock* block = begin; block != end; ++block) {
+      if (cache == DType::f16 || (cache != DType::bf16 && product == DType::f16)) {
+        attend_block<DType::f16, cache>(call, tile, head, *block, scratch, state);
+      } else {
+        attend_block<DType::bf16, cache>(call, tile, head, *block, scratch, state);
+      }
     }
-  }
+  });
 }
 
 /// Adds a group's result to the total of the groups before it.

@@ -168,6 +168,62 @@ HWY_INLINE VF load_f32(const Storage<type>* p) {
   }
 }
 
+/// Full vectors of 16-bit patterns: twice the lanes of F32.
+using U16 = hn::Repartition<std::uint16_t, F32>;
+using VU16 = hn::Vec<U16>;
+
+/// The type whose 16-bit patterns carry an element type's values: fp8 widens to f16.
+template <DType type>
+inline constexpr DType wide_type = sizeof(Storage<type>) == 1 ? DType::f16 : type;
+
+/// 16-bit patterns of elements in 16-bit lanes, fp8 widened from sign-extended bytes. An e4m3 value
+/// comes out as 2^-8 of itself, which its exponent needs to stand in an f16.
+template <DType type>
+HWY_INLINE VU16 widen_patterns(VU16 bits) {
+  const U16 d;
+  if constexpr (type == DType::e4m3) {
+    // The sign moves to bit 15 (its copy in bit 14 goes), the other seven bits below it. Only the
+    // NaN carries into bit 14, which makes it f16's NaN.
+    const VU16 h = hn::And(hn::ShiftLeft<7>(bits), hn::Set(d, 0xbf80));
+    return hn::Or(h, hn::And(hn::Add(h, hn::Set(d, 0x0080)), hn::Set(d, 0x4000)));
+  } else if constexpr (type == DType::e5m2) {
+    return hn::ShiftLeft<8>(bits);
+  } else {
+    return bits;
+  }
+}
+
+/// The lower or upper half of `patterns` (of widen_patterns<type>) as f32.
+template <DType type, bool upper>
+HWY_INLINE VF decode_half(VU16 patterns) {
+  const F32 df;
+  const hn::Half<U16> d_half;
+  const auto half = upper ? hn::UpperHalf(d_half, patterns) : hn::LowerHalf(d_half, patterns);
+  VF x;
+  if constexpr (wide_type<type> == DType::f16 && HWY_TARGET != HWY_EMU128) {
+    x = hn::PromoteTo(df, hn::BitCast(hn::Rebind<hwy::float16_t, F32>(), half));
+  } else {
+    x = decode_lanes<wide_type<type>>(hn::PromoteTo(U32(), half));
+  }
+  return type == DType::e4m3 ? hn::Mul(x, hn::Set(df, 256.0f)) : x;
+}
+
+/// 2 · Lanes(F32) elements from `p` on, as two vectors.
+template <DType type>
+HWY_INLINE void load_pair(const Storage<type>* p, VF* low, VF* high) {
+  if constexpr (sizeof(Storage<type>) == 1) {
+    const hn::Rebind<std::int8_t, U16> d8;
+    const hn::RebindToSigned<U16> d16;
+    const auto bytes = hn::LoadU(d8, reinterpret_cast<const std::int8_t*>(p));
+    const VU16 patterns = widen_patterns<type>(hn::BitCast(U16(), hn::PromoteTo(d16, bytes)));
+    *low = decode_half<type, false>(patterns);
+    *high = decode_half<type, true>(patterns);
+  } else {
+    *low = load_f32<type>(p);
+    *high = load_f32<type>(p + hn::MaxLanes(F32()));
+  }
+}
+
 /// Stores Lanes(F32) values rounded to the type.
 template <DType type>
 HWY_INLINE void store_f32(VF x, Storage<type>* p) {
@@ -191,12 +247,10 @@ HWY_INLINE VF round_f32(VF x) {
   }
 }
 
-/// Calls `body(std::integral_constant<DType, type>{})` for a float type known at run time.
+/// Calls `body(std::integral_constant<DType, type>{})` for a cache's type, known at run time.
 template <class Body>
-HWY_INLINE void with_dtype(DType type, Body&& body) {
+HWY_INLINE void with_cache_type(DType type, Body&& body) {
   switch (type) {
-    case DType::f32:
-      return body(std::integral_constant<DType, DType::f32>{});
     case DType::bf16:
       return body(std::integral_constant<DType, DType::bf16>{});
     case DType::f16:
@@ -210,6 +264,13 @@ HWY_INLINE void with_dtype(DType type, Body&& body) {
   }
 }
 
+/// The same for all float types.
+template <class Body>
+HWY_INLINE void with_dtype(DType type, Body&& body) {
+  if (type == DType::f32) return body(std::integral_constant<DType, DType::f32>{});
+  with_cache_type(type, body);
+}
+
 // ---- rows of 128 elements and tiles of them ----
 
 /// Elements of a row: the fixed head_dim.
@@ -218,9 +279,12 @@ inline constexpr std::int64_t row_elements = head_dim;
 /// One row of 128 elements as f32.
 template <DType type>
 HWY_INLINE void load_row(const Storage<type>* src, float* dst) {
-  const std::size_t lanes = hn::Lanes(F32());
-  for (std::size_t i = 0; i < row_elements; i += lanes) {
-    hn::StoreU(load_f32<type>(src + i), F32(), dst + i);
+  constexpr std::size_t lanes = hn::MaxLanes(F32());
+  for (std::size_t i = 0; i < row_elements; i += 2 * lanes) {
+    VF low, high;
+    load_pair<type>(src + i, &low, &high);
+    hn::StoreU(low, F32(), dst + i);
+    hn::StoreU(high, F32(), dst + i + lanes);
   }
 }
 

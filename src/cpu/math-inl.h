@@ -16,7 +16,8 @@ HWY_BEFORE_NAMESPACE();
 namespace msa::cpu::HWY_NAMESPACE {
 
 /// 2^x for x ≤ 0, within 2 ulp; 0 below −125 (such weights vanish beside the row's largest, 1). NaN
-/// stays NaN; a positive x gives a number without meaning.
+/// stays NaN where its low 9 bits are 0, which holds for NaNs of 16-bit formats and of invalid
+/// operations; a positive x gives a number without meaning.
 HWY_INLINE VF exp2_nonpositive(VF x) {
   const F32 df;
   const U32 du;
@@ -34,9 +35,7 @@ HWY_INLINE VF exp2_nonpositive(VF x) {
   p = hn::MulAdd(p, f, hn::Set(df, 1.0f));
   const VU exponent = hn::ShiftLeft<23>(hn::BitCast(du, shifted));
   const VF scaled = hn::BitCast(df, hn::Add(hn::BitCast(du, p), exponent));
-  // A NaN may lose its exponent above.
-  const VF kept = hn::IfThenElse(hn::IsNaN(x), x, scaled);
-  return hn::IfThenElse(hn::Lt(x, hn::Set(df, -125.0f)), hn::Zero(df), kept);
+  return hn::IfThenElse(hn::Lt(x, hn::Set(df, -125.0f)), hn::Zero(df), scaled);
 }
 
 /// Probabilities in [0, 1] rounded to the type that meets V. NaN may be lost: the row's sum, taken

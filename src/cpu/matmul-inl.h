@@ -79,50 +79,125 @@ HWY_INLINE void multiply_some(std::int64_t count, const float* const* a, const f
   }
 }
 
-/// C[i] = A[i] · B, or C[i] · scale[i] + A[i] · B, for `count` rows given by pointers and the
-/// columns of `panels` panels. `panels_data` is 64-byte aligned. `scale` is given only when
+/// Columns [column, column + panel_width) of C[i] = A[i] · B, or of C[i] · scale[i] + A[i] · B, for
+/// `count` rows given by pointers. `panel` is 64-byte aligned; `scale` is given only when
 /// accumulating.
 template <bool accumulate>
-void multiply(std::int64_t count, const float* const* a, const float* panels_data,
-              std::int64_t panels, std::int64_t depth, const float* scale, float* const* c) {
-  for (std::int64_t p = 0; p < panels; ++p) {
-    const float* panel = panels_data + p * panel_size;
-    for (std::int64_t i = 0; i < count; i += row_tile) {
-      const std::int64_t rows = HWY_MIN(row_tile, count - i);
-      multiply_some<row_tile, accumulate>(rows, a + i, panel, depth,
-                                          accumulate ? scale + i : nullptr, c + i, p * panel_width);
-    }
+void multiply_panel(std::int64_t count, const float* const* a, const float* panel,
+                    std::int64_t depth, const float* scale, float* const* c, std::int64_t column) {
+  for (std::int64_t i = 0; i < count; i += row_tile) {
+    multiply_some<row_tile, accumulate>(HWY_MIN(row_tile, count - i), a + i, panel, depth,
+                                        accumulate ? scale + i : nullptr, c + i, column);
   }
 }
 
-/// `count` rows of 128 elements, `stride` elements apart, as the columns of B: panels of K^T.
-/// Columns from `count` up to the end of the last panel touched are 0.
+/// Which key of a panel lane `j` of 128-bit block `b` holds while patterns are transposed: the
+/// order that expand() turns into neighbouring lanes.
 template <DType type>
-void pack_transposed(const Storage<type>* src, std::int64_t stride, std::int64_t count,
-                     float* panels_data) {
+constexpr std::int64_t key_of_lane(std::int64_t b, std::int64_t j) {
+  if (type != DType::bf16) return 8 * b + j;
+  return j < 4 ? 4 * b + j : panel_width / 2 + 4 * b + j - 4;
+}
+
+/// The lower or upper f32 vector of a transposed row of patterns.
+template <DType type, bool upper>
+HWY_INLINE VF expand(VU16 patterns) {
+  if constexpr (type == DType::bf16) {
+    // bf16 is the upper half of f32. Interleaving inside blocks is cheaper than widening across
+    // them.
+    const U16 d;
+    const VU16 zero = hn::Zero(d);
+    return hn::BitCast(F32(), upper ? hn::InterleaveUpper(d, zero, patterns)
+                                    : hn::InterleaveLower(d, zero, patterns));
+  } else {
+    return decode_half<type, upper>(patterns);
+  }
+}
+
+/// Eight patterns of each of the keys first, first + 8, …, one key a 128-bit block, from `column`
+/// on.
+template <DType type, class D>
+HWY_INLINE hn::Vec<D> gather_keys(D d, const Storage<type>* const* keys, std::int64_t column) {
+  if constexpr (hn::MaxLanes(D()) == 8) {
+    if constexpr (sizeof(Storage<type>) == 2) {
+      return hn::LoadU(d, keys[0] + column);
+    } else {
+      const hn::Rebind<std::int8_t, D> d8;
+      const hn::RebindToSigned<D> d16;
+      const auto bytes = hn::LoadU(d8, reinterpret_cast<const std::int8_t*>(keys[0] + column));
+      return hn::BitCast(d, hn::PromoteTo(d16, bytes));
+    }
+  } else {
+    const hn::Half<D> dh;
+    const auto low = gather_keys<type>(dh, keys, column);
+    const auto high = gather_keys<type>(dh, keys + hn::MaxLanes(dh), column);
+    return hn::Combine(d, high, low);
+  }
+}
+
+/// Interleaves lanes of `Wide` of vectors i and i + 1 (lower halves of blocks to i, upper to i + 1
+/// …): one of the three steps of an 8 × 8 transpose inside each 128-bit block.
+template <class Wide, int step>
+HWY_INLINE void interleave_step(VU16* v) {
+  const hn::Repartition<Wide, U16> d;
+  const U16 du;
+  for (int i = 0; i < 8; ++i) {
+    if ((i & step) != 0) continue;
+    const auto a = hn::BitCast(d, v[i]);
+    const auto b = hn::BitCast(d, v[i + step]);
+    v[i] = hn::BitCast(du, hn::InterleaveLower(d, a, b));
+    v[i + step] = hn::BitCast(du, hn::InterleaveUpper(d, a, b));
+  }
+}
+
+/// One panel of K^T from panel_width keys, given by pointers in the order of key_of_lane(). 16-bit
+/// patterns are transposed: half the work of transposing f32.
+template <DType type>
+HWY_INLINE void transpose_keys(const Storage<type>* const* keys, float* panel) {
   constexpr std::int64_t lanes = panel_width / 2;
-  for (std::int64_t first = 0; first < count; first += panel_width) {
-    float* panel = panels_data + first / panel_width * panel_size;
-    for (std::int64_t half = 0; half < 2; ++half) {
-      const std::int64_t row = first + half * lanes;
-      const std::int64_t given = HWY_MAX(0, HWY_MIN(lanes, count - row));
-      transpose_lanes<type>(src + row * stride, stride, given, panel + half * lanes, panel_width);
+  for (std::int64_t column = 0; column < row_elements; column += 8) {
+    VU16 v[8];
+    for (std::int64_t j = 0; j < 8; ++j) {
+      v[j] = widen_patterns<type>(gather_keys<type>(U16(), keys + j, column));
+    }
+    interleave_step<std::uint16_t, 1>(v);
+    interleave_step<std::uint32_t, 2>(v);
+    interleave_step<std::uint64_t, 4>(v);
+    // v[i] now holds the element whose number is i with its three bits reversed.
+    constexpr int order[8] = {0, 4, 2, 6, 1, 5, 3, 7};
+    for (int i = 0; i < 8; ++i) {
+      float* out = panel + (column + i) * panel_width;
+      hn::Store(expand<type, false>(v[order[i]]), F32(), out);
+      hn::Store(expand<type, true>(v[order[i]]), F32(), out + lanes);
     }
   }
 }
 
-/// `count` rows of 128 elements, `stride` elements apart, as the rows of B: panels of V.
+/// Panel `p` of K^T: of `count` rows of 128 elements of a cache, `stride` elements apart, those
+/// from p · panel_width on become columns. Columns past the last row are 0.
 template <DType type>
-void pack_rows(const Storage<type>* src, std::int64_t stride, std::int64_t count,
-               float* panels_data) {
+void pack_key_panel(const Storage<type>* src, std::int64_t stride, std::int64_t count,
+                    std::int64_t p, float* panel) {
+  static constexpr Storage<type> zeros[row_elements] = {};
+  const Storage<type>* keys[panel_width];
+  for (std::int64_t i = 0; i < panel_width; ++i) {
+    const std::int64_t key = p * panel_width + key_of_lane<type>(i / 8, i % 8);
+    keys[i] = key < count ? src + key * stride : zeros;
+  }
+  transpose_keys<type>(keys, panel);
+}
+
+/// Panel `p` of V: columns from p · panel_width on of `count` rows, `stride` elements apart.
+template <DType type>
+void pack_value_panel(const Storage<type>* src, std::int64_t stride, std::int64_t count,
+                      std::int64_t p, float* panel) {
   const F32 df;
   constexpr std::int64_t lanes = panel_width / 2;
   for (std::int64_t k = 0; k < count; ++k) {
-    for (std::int64_t column = 0; column < row_elements; column += panel_width) {
-      float* out = panels_data + column / panel_width * panel_size + k * panel_width;
-      hn::Store(load_f32<type>(src + k * stride + column), df, out);
-      hn::Store(load_f32<type>(src + k * stride + column + lanes), df, out + lanes);
-    }
+    VF low, high;
+    load_pair<type>(src + k * stride + p * panel_width, &low, &high);
+    hn::Store(low, df, panel + k * panel_width);
+    hn::Store(high, df, panel + k * panel_width + lanes);
   }
 }
 

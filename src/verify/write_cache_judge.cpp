@@ -61,8 +61,6 @@ void judge_plain(Judge& judge, DType from, const std::byte* input, DType to, con
   }
 }
 
-}  // namespace
-
 std::string name_of(const char* part, std::int64_t token, std::int64_t head) {
   return std::string(part) + " of token " + std::to_string(token) + ", head " +
          std::to_string(head);

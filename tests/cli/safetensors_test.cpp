@@ -57,10 +57,9 @@ TEST(Safetensors, ReadsTensorsAndMetadata) {
 }
 
 TEST(Safetensors, AlignsTensorsThatLieAtOddAddresses) {
-  const std::string image = image_of(
-      R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},)"
-      R"("b":{"dtype":"I64","shape":[2],"data_offsets":[3,19]}})",
-      19);
+  const std::string image = image_of(R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},)"
+                                     R"("b":{"dtype":"I64","shape":[2],"data_offsets":[3,19]}})",
+                                     19);
   const SafetensorsFile file = parse(image);
   const auto* bytes = file.find("b")->bytes.data();
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(bytes) % 8, 0U);
@@ -92,16 +91,13 @@ TEST(Safetensors, NamesTheTensorOfEveryFault) {
   expect_refused(R"({"x":{"dtype":"U8","shape":[1],"data_offsets":[0]}})", 1,
                  "tensor 'x' has data_offsets [0]");
   expect_refused(R"({"x":{"dtype":"U8","shape":[1],"data_offsets":[1,0]}})", 1, "data_offsets");
-  expect_refused(R"({"x":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})", 1,
-                 "begin ≤ end ≤ 1");
+  expect_refused(R"({"x":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})", 1, "begin ≤ end ≤ 1");
   expect_refused(R"({"x":{"dtype":"U8","shape":[2],"data_offsets":[0,1]}})", 1,
                  "of shape [2] and dtype U8 has 1 bytes of data; expected 2");
-  expect_refused(
-      R"({"x":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}})", 0,
-      "more than any file can hold");
-  expect_refused(
-      R"({"x":{"dtype":"F32","shape":[4611686018427387904,4,0],"data_offsets":[0,0]}})", 0,
-      "more than any file can hold");
+  expect_refused(R"({"x":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}})", 0,
+                 "more than any file can hold");
+  expect_refused(R"({"x":{"dtype":"F32","shape":[4611686018427387904,4,0],"data_offsets":[0,0]}})",
+                 0, "more than any file can hold");
   expect_refused(R"({"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"z":1}})", 1,
                  "unknown key 'z'");
   expect_refused(R"({"__metadata__":{"a":1}})", 0, "metadata 'a' is not a string");

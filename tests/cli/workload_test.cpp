@@ -100,7 +100,8 @@ TEST(Workloads, LabelsTellShapesApart) {
             "decode 16/1 bf16 LBHNC m 1 batch 8 context 4096");
   EXPECT_EQ(label({.op = WorkloadOp::prefill, .tokens = 512, .context = 0, .keep = 970}),
             "prefill 16/1 bf16 LBHNC tokens 512 batch 1 context 0 keep 0.97");
-  EXPECT_EQ(label({.op = WorkloadOp::write, .tokens = 5}), "write 16/1 bf16 LBHNC tokens 5 batch 1");
+  EXPECT_EQ(label({.op = WorkloadOp::write, .tokens = 5}),
+            "write 16/1 bf16 LBHNC tokens 5 batch 1");
 }
 
 }  // namespace

@@ -28,6 +28,11 @@ expect(${LIBDIR}/libmsa.so.0)
 expect(${LIBDIR}/libmsa.a)
 expect(share/doc/msa/LICENSE)
 
+if(EXISTS ${prefix}/bin/msa)  # the command is left out where its packages are missing
+  run(${prefix}/bin/msa --version)
+  expect(share/man/man1/msa.1)
+endif()
+
 # No text that finds the library may name a place of this machine.
 file(GLOB texts ${prefix}/${LIBDIR}/cmake/msa/* ${prefix}/${LIBDIR}/pkgconfig/*)
 list(LENGTH texts count)

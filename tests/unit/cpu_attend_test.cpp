@@ -29,7 +29,7 @@ class CpuAttend : public ::testing::TestWithParam<Isa> {
 void expect_close(AttendCase& c, const AttendArgs& args, double v_unit = 1) {
   const auto exact = reference::attend(args);
   const auto rounded = reference::attend(args, reference::AttendMath::rounded);
-  const auto lse = reference::attend(args, reference::AttendMath::rounded_q).lse;
+  const auto& lse = rounded.lse;  // on the rounded q; sums are taken of unrounded P
   double worst = 0, worst_rounded = 0, error2 = 0, norm2 = 0;
   for (std::size_t i = 0; i < exact.out.size(); ++i) {
     const double got = load(c.shape.out, c.out.data(), static_cast<std::int64_t>(i));
@@ -59,16 +59,13 @@ void expect_matches(const AttendShape& shape) {
 }
 
 TEST_P(CpuAttend, PrefillMatchesTheReference) {
-  expect_matches({.heads = 64, .kv_heads = 4, .prefill_lens = {{65, 129}, {129, 257}, {33, 385}}});
-  expect_matches({.heads = 16, .prefill_lens = {{40, 2500}, {0, 300}, {1, 1}}, .padding = 2});
+  expect_matches({.heads = 16, .kv_heads = 4, .prefill_lens = {{65, 129}, {70, 257}, {33, 385}}});
+  expect_matches({.heads = 16, .prefill_lens = {{20, 2500}, {0, 300}, {1, 1}}, .padding = 2});
 }
 
 TEST_P(CpuAttend, DecodeMatchesTheReference) {
   for (std::int64_t m : {1, 3, 16}) {
-    expect_matches({.heads = 32,
-                    .kv_heads = 2,
-                    .m = m,
-                    .decode_lens = {0, 1, 127, 128, 129, 2047, 2048, 2049, 9000}});
+    expect_matches({.heads = 8, .kv_heads = 2, .m = m, .decode_lens = {0, 1, 127, 128, 129, 2049}});
   }
 }
 
@@ -78,7 +75,7 @@ TEST_P(CpuAttend, MixedBatchMatchesTheReference) {
                   .lists = 1,
                   .topk = 6,
                   .m = 2,
-                  .decode_lens = {300, 0, 5000},
+                  .decode_lens = {300, 0, 2500},
                   .prefill_lens = {{7, 1000}, {20, 20}},
                   .padding = 3});
 }
@@ -88,8 +85,8 @@ TEST_P(CpuAttend, EveryGroupSizeMatchesTheReference) {
     expect_matches({.heads = 2 * group,
                     .kv_heads = 2,
                     .topk = 4,
-                    .decode_lens = {600},
-                    .prefill_lens = {{19, 900}}});
+                    .decode_lens = {300},
+                    .prefill_lens = {{5, 400}}});
   }
 }
 
@@ -97,8 +94,9 @@ TEST_P(CpuAttend, EveryTypeMatchesTheReference) {
   for (DType q : {DType::bf16, DType::f16}) {
     for (DType cache : {DType::bf16, DType::f16, DType::e4m3, DType::e5m2}) {
       SCOPED_TRACE(std::string(name(q)) + " q, " + name(cache) + " cache");
-      expect_matches({.decode_lens = {700, 3000},
-                      .prefill_lens = {{30, 1500}},
+      expect_matches({.heads = 8,
+                      .decode_lens = {700},
+                      .prefill_lens = {{9, 900}},
                       .q = q,
                       .cache = cache,
                       .out = q == DType::bf16 ? DType::f16 : DType::bf16});

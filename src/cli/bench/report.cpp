@@ -11,7 +11,7 @@
 namespace msa::cli {
 namespace {
 
-constexpr const char* case_format = "{:<62}{:>10} {:>20}{:>10}{:>9}{:>8}";
+constexpr const char* case_format = "{:<74}{:>10}  {:>20}{:>9}{:>8}{:>8}";
 
 const char* bound_of(const CaseResult& result, const Limits& limits) {
   return compute_bound(limits, result.work.flops, result.work.bytes) ? "compute" : "memory";
@@ -34,7 +34,7 @@ void print_result(const Console& console, const CaseResult& r, const Limits& lim
                   bool with_baseline) {
   const std::string title = fmt::format("{}  {}", label(r.workload), r.backend);
   if (!r.unsupported.empty()) {
-    console.print("{:<62}  not served: {}\n", title, r.unsupported);
+    console.print("{:<74}  not served: {}\n", title, r.unsupported);
     return;
   }
   std::string compared;

@@ -180,8 +180,9 @@ std::string label(const Workload& w) {
   text += fmt::format(" batch {}", w.batch);
   if (w.op == WorkloadOp::write) return text;
   text += fmt::format(" context {}", w.context);
-  const bool chained = w.op == WorkloadOp::prefill || (w.op == WorkloadOp::layer && !w.is_decode());
-  if (chained) text += fmt::format(" keep {:g}", static_cast<double>(w.keep) / 1000);
+  if (w.op == WorkloadOp::prefill) {
+    text += fmt::format(" keep {:g}", static_cast<double>(w.keep) / 1000);
+  }
   return text;
 }
 

@@ -1,0 +1,139 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "cli/bench/grid.h"
+#include "cli/bench/limits.h"
+#include "cli/bench/measure.h"
+#include "cli/bench/rates.h"
+#include "cli/bench/report.h"
+#include "cli/bench/requests.h"
+#include "cli/io/generate.h"
+#include "cpu/isa.h"
+#include "msa/error.h"
+
+namespace msa::cli {
+namespace {
+
+TEST(Bench, MeasureCallsEverySetInTurn) {
+  std::vector<std::int64_t> calls;
+  const Timing timing =
+      measure([&](std::int64_t i) { calls.push_back(i); }, {.min_seconds = 0, .min_calls = 3});
+  EXPECT_EQ(calls, (std::vector<std::int64_t>{0, 1, 2, 3}));
+  EXPECT_EQ(timing.calls, 3);
+  EXPECT_LE(timing.p10, timing.median);
+  EXPECT_LE(timing.median, timing.p90);
+}
+
+TEST(Bench, EveryInstructionSetReadsTheSameBytes) {
+  std::vector<std::uint32_t> words(1003);
+  std::uint32_t expected = 0;
+  SplitMix64 random(5);
+  for (std::uint32_t& word : words) word = static_cast<std::uint32_t>(random.next());
+  // Vectors add their lanes, the rest is joined by xor: only equality between runs is promised, and
+  // that a changed byte shows.
+  for (const cpu::Isa isa : cpu::available_isas()) {
+    cpu::set_isa_for_testing(isa);
+    expected = read_loop(words.data(), words.size() * 4);
+    EXPECT_EQ(read_loop(words.data(), words.size() * 4), expected);
+    for (const std::size_t at : {0, 500, 1002}) {
+      words[at] ^= 1;
+      EXPECT_NE(read_loop(words.data(), words.size() * 4), expected) << at;
+      words[at] ^= 1;
+    }
+    EXPECT_GE(multiply_add_loop(10), 10.0 * 2 * 10);
+  }
+}
+
+TEST(Bench, TheSlowerLimitDecides) {
+  const Limits limits{.flops = 100, .bandwidth = 10};
+  EXPECT_DOUBLE_EQ(best_seconds(limits, 200, 10), 2);
+  EXPECT_TRUE(compute_bound(limits, 200, 10));
+  EXPECT_DOUBLE_EQ(best_seconds(limits, 200, 40), 4);
+  EXPECT_FALSE(compute_bound(limits, 200, 40));
+}
+
+TEST(Bench, FlopsCountVisibleSelectedKeys) {
+  // One row at position 199 that selects its own block (72 visible keys) and block 0.
+  const Workload w{.op = WorkloadOp::decode, .hq = 16, .hkv = 1, .m = 1, .context = 200};
+  const Requests requests(w, 10, 1);
+  const std::vector<std::int32_t> ids = {0, 1, -1, -1};
+  const Work work = attend_work(w, requests, ids);
+  EXPECT_DOUBLE_EQ(work.flops, 4.0 * 16 * 128 * 200);
+  EXPECT_DOUBLE_EQ(work.bytes, 2 * 128 * 256 * 2.0 + 2 * 16 * 128 * 2.0);
+  EXPECT_DOUBLE_EQ(index_work(w, requests).flops, 2.0 * 128 * 200);
+}
+
+TEST(Bench, BatchesFollowTheWorkload) {
+  const Workload w{.op = WorkloadOp::prefill, .tokens = 3, .batch = 2, .context = 130};
+  const Requests requests(w, 100, 2);
+  const BatchMetadata batch = requests.batch(1);
+  EXPECT_EQ(batch.num_prefills, 2);
+  EXPECT_EQ(batch.num_actual_tokens, 6);
+  EXPECT_EQ(batch.max_seq_len, 133);
+  EXPECT_EQ(requests.position(4), 131);
+  const std::vector<std::int64_t> slots = requests.slots(1);
+  EXPECT_EQ(std::set<std::int64_t>(slots.begin(), slots.end()).size(), 6U);
+  EXPECT_EQ(slots[0] % 128, 2);
+  // Blocks that share pages cannot be written.
+  EXPECT_THROW(Requests(w, 3, 1).slots(0), Error);
+}
+
+TEST(Bench, ShapesReplaceValuesOfTheGridAndRepeatsFall) {
+  ShapeOptions options;
+  options.shard = {"8/1"};
+  options.m = {1, 2};
+  options.batch = {3};
+  options.context = {256};
+  options.kv = {"f16"};
+  const std::vector<Workload> all = shaped(default_grid(), "decode", options);
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(label(all[0]), "decode 8/1 f16 LBHNC m 1 batch 3 context 256");
+  EXPECT_EQ(label(all[1]), "decode 8/1 f16 LBHNC m 2 batch 3 context 256");
+  // An operator of both shapes takes the one that is given.
+  options.tokens = {5};
+  for (const Workload& w : shaped(default_grid(), "index", options)) EXPECT_EQ(w.tokens, 5);
+}
+
+TEST(Bench, WrongShapesAreRefused) {
+  const auto refused = [](auto set) {
+    ShapeOptions options;
+    set(options);
+    EXPECT_THROW(shaped(default_grid(), "all", options), Error);
+  };
+  refused([](ShapeOptions& o) { o.shard = {"16"}; });
+  refused([](ShapeOptions& o) { o.shard = {"16/1x"}; });
+  refused([](ShapeOptions& o) { o.shard = {"17/1"}; });
+  refused([](ShapeOptions& o) { o.kv = {"f8"}; });
+  refused([](ShapeOptions& o) { o.layout = {"HNB"}; });
+  refused([](ShapeOptions& o) { o.keep = {1.5}; });
+  refused([](ShapeOptions& o) { o.batch = {0}; });
+}
+
+TEST(Bench, ReproducingCommandsNameTheWholeShape) {
+  const Workload w{.op = WorkloadOp::prefill, .tokens = 512, .context = 24576, .keep = 970};
+  EXPECT_EQ(reproducing_command(w),
+            "msa bench prefill --shard 16/1 --kv bf16 --layout LBHNC --batch 1 --tokens 512 "
+            "--context 24576 --keep 0.97 --seed 11");
+}
+
+TEST(Bench, BaselinesAreReadFromReports) {
+  const std::string path = testing::TempDir() + "bench_baseline.json";
+  std::ofstream(path) << R"({"cases":[{"case":"a","median_s":0.5},{"case":"b"}]})";
+  const std::map<std::string, double> medians = read_baseline(path);
+  EXPECT_EQ(medians, (std::map<std::string, double>{{"a", 0.5}}));
+  for (const char* wrong : {"x", "{}", R"({"cases":3})", R"({"cases":[{}]})",
+                            R"({"cases":[{"case":"a","median_s":0}]})"}) {
+    std::ofstream(path) << wrong;
+    EXPECT_THROW(read_baseline(path), Error) << wrong;
+  }
+  std::remove(path.c_str());
+  EXPECT_THROW(read_baseline(path), Error);
+}
+
+}  // namespace
+}  // namespace msa::cli

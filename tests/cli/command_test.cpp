@@ -1,0 +1,196 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "program.h"
+
+namespace msa::cli {
+namespace {
+
+using nlohmann::json;
+
+const std::string tiny_bench = " --shard 4/1 --context 300 --batch 1 --min-time 0 --pool-gb 0.02 ";
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(Command, HelpAtEachLevelGoesToStdout) {
+  for (const char* command : {"", "info ", "run ", "verify ", "bench ", "replay "}) {
+    const ProgramResult result = run_msa(std::string(command) + "--help");
+    EXPECT_EQ(result.code, 0) << command;
+    EXPECT_TRUE(has(result.out, "Usage: msa")) << command;
+    EXPECT_EQ(result.err, "") << command;
+  }
+  EXPECT_FALSE(has(run_msa("--help").out, "completions"));  // for packagers, not for users
+}
+
+TEST(Command, VersionIsTheLibrarys) {
+  const ProgramResult result = run_msa("--version");
+  EXPECT_EQ(result.code, 0);
+  EXPECT_EQ(result.out.rfind("msa ", 0), 0U);
+}
+
+TEST(Command, WrongUsageIsCodeTwoOnStderr) {
+  for (const char* arguments :
+       {"", "nothing", "info --nothing", "bench nothing", "bench --min-time -1", "run",
+        "run /no/such/file -o /tmp/x", "bench --workloads /no/such/file",
+        "verify --filter no-such-case", "bench --baseline nothing", "bench --csv --json",
+        "completions tcsh"}) {
+    const ProgramResult result = run_msa(arguments);
+    EXPECT_EQ(result.code, 2) << arguments;
+    EXPECT_EQ(result.out, "") << arguments;
+    EXPECT_NE(result.err, "") << arguments;
+  }
+  EXPECT_TRUE(has(run_msa("nothing").err, "nothing"));
+}
+
+TEST(Command, UnknownBackendsAndInstructionSetsAreCodeThree) {
+  const ProgramResult isa = run_msa("info", "MSA_CPU_ISA=mmx");
+  EXPECT_EQ(isa.code, 3);
+  EXPECT_TRUE(has(isa.err, "MSA_CPU_ISA is 'mmx'")) << isa.err;
+  const ProgramResult backend = run_msa("bench --backend nothing");
+  EXPECT_EQ(backend.code, 3);
+  EXPECT_TRUE(has(backend.err, "no backend 'nothing'")) << backend.err;
+}
+
+TEST(Command, AFullStdoutIsAnError) {
+  const ProgramResult result = run_msa("info >/dev/full");
+  EXPECT_EQ(result.code, 2);
+  EXPECT_TRUE(has(result.err, "cannot write to stdout"));
+}
+
+TEST(Command, InfoTellsTheMachineAndTheBuild) {
+  const ProgramResult table = run_msa("info");
+  EXPECT_EQ(table.code, 0);
+  for (const char* word : {"version", "isa", "threads", "backends", "MSA_CPU_ISA"}) {
+    EXPECT_TRUE(has(table.out, word)) << word;
+  }
+  const ProgramResult result = run_msa("info --json", "MSA_THREADS=3 MSA_CPU_ISA=baseline");
+  EXPECT_EQ(result.code, 0);
+  const json info = json::parse(result.out);
+  EXPECT_EQ(info.at("cpu").at("threads"), 3);
+  EXPECT_EQ(info.at("cpu").at("isa"), "baseline");
+  EXPECT_EQ(info.at("switches").at("MSA_THREADS"), "3");
+  EXPECT_EQ(info.at("backends").at(0).at("name"), "cpu");
+  EXPECT_TRUE(info.at("backends").at(0).at("available"));
+  EXPECT_FALSE(info.at("build").at("compiler").get<std::string>().empty());
+}
+
+TEST(Command, QuietPrintsReportsAlone) {
+  EXPECT_EQ(run_msa("info --quiet").out, "");
+  const std::string path = scratch_folder() + "/info.json";
+  const ProgramResult both = run_msa("info --json " + path);
+  EXPECT_TRUE(has(both.out, "version"));
+  EXPECT_TRUE(json::parse(read_text(path)).contains("version"));
+}
+
+TEST(Command, VerifyPrintsALineAGroup) {
+  const std::string path = scratch_folder() + "/verify.json";
+  const ProgramResult result = run_msa("verify --filter 'merge_*' --json " + path);
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_TRUE(has(result.out, "PASS"));
+  EXPECT_FALSE(has(result.out, "\x1b"));  // stdout is no terminal
+  const json report = json::parse(read_text(path));
+  EXPECT_TRUE(report.at("passed"));
+  EXPECT_GT(report.at("cases"), 0);
+  for (const json& group : report.at("groups")) EXPECT_EQ(group.at("op"), "merge");
+}
+
+TEST(Command, BenchReportsEveryOperator) {
+  const std::string path = scratch_folder() + "/bench.json";
+  const ProgramResult first = run_msa("bench all --tokens 3 --m 1" + tiny_bench + "--json " + path);
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_TRUE(has(first.out, "decode 4/1 bf16 LBHNC m 1 batch 1 context 300")) << first.out;
+  const json report = json::parse(read_text(path));
+  EXPECT_TRUE(has(report.at("environment").at("command"), "bench all"));
+  EXPECT_GT(report.at("limits").at("gflops"), 0);
+  EXPECT_GT(report.at("limits").at("gbps"), 0);
+  std::set<std::string> ops;
+  for (const json& entry : report.at("cases")) {
+    ops.insert(entry.at("workload").at("op").get<std::string>());
+    for (const char* key : {"median_s", "p10_s", "p90_s", "gflops", "gbps", "percent_of_limit"}) {
+      EXPECT_GT(entry.at(key), 0) << key;
+    }
+    EXPECT_TRUE(has(entry.at("command"), "msa bench "));
+  }
+  EXPECT_EQ(ops, (std::set<std::string>{"decode", "index", "layer", "prefill", "write"}));
+
+  // The report is the baseline of the next run.
+  const ProgramResult second =
+      run_msa("bench decode --m 1" + tiny_bench + "--csv --baseline " + path);
+  ASSERT_EQ(second.code, 0) << second.err;
+  EXPECT_EQ(second.out.rfind("op,hq,hkv,", 0), 0U);
+  const std::string row = second.out.substr(second.out.find('\n') + 1);
+  EXPECT_EQ(row.rfind("decode,4,1,bf16,LBHNC,1,0,1,300,", 0), 0U);
+  EXPECT_NE(row.substr(row.rfind(',', row.find('\n')) + 1), "\n");  // a speed-up is there
+}
+
+TEST(Command, BenchComparesInstructionSetsInOneRun) {
+  const ProgramResult result =
+      run_msa("bench decode --m 1 --json --baseline baseline" + tiny_bench);
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_GT(json::parse(result.out).at("cases").at(0).at("speedup"), 0);
+}
+
+TEST(Command, BenchReadsWorkloadFiles) {
+  const std::string path = scratch_folder() + "/w.jsonl";
+  std::ofstream(path) << R"({"op":"prefill","hq":4,"hkv":2,"kv":"e4m3","layout":"BHLNC",)"
+                         R"("tokens":5,"batch":2,"context":130})"
+                         "\n"
+                         R"({"op":"write","hq":4,"hkv":1,"tokens":2})";
+  const ProgramResult result =
+      run_msa("bench --min-time 0 --pool-gb 0.02 --json --workloads " + path);
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(json::parse(result.out).at("cases").size(), 2U);
+  EXPECT_EQ(run_msa("bench --m 1 --workloads " + path).code, 2);
+  EXPECT_EQ(run_msa("bench decode --workloads " + path).code, 2);
+
+  std::ofstream(path, std::ios::app) << "\n{\"op\":\"write\",\"tokens\":\"two\"}";
+  const ProgramResult wrong = run_msa("bench --workloads " + path);
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_TRUE(has(wrong.err, "w.jsonl:3: 'tokens' is \"two\"; allowed: a whole number"));
+}
+
+TEST(Command, CompletionsNameEveryCommandAndOption) {
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    const ProgramResult result = run_msa(std::string("completions ") + shell);
+    EXPECT_EQ(result.code, 0);
+    for (const char* word : {"info", "run", "verify", "bench", "replay", "all-isas", "pool-gb"}) {
+      EXPECT_TRUE(has(result.out, word)) << shell << ' ' << word;
+    }
+  }
+}
+
+TEST(Command, BashCompletesCommandsOptionsAndValues) {
+  const std::string script = scratch_folder() + "/msa.bash";
+  std::ofstream(script) << run_msa("completions bash").out;
+  const auto complete = [&](const std::string& words) {
+    const std::string out = scratch_folder() + "/words";
+    const std::string command = "bash -c 'source " + script + "; COMP_WORDS=(" + words +
+                                "); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); _msa; "
+                                "echo ${COMPREPLY[*]}' >" +
+                                out;
+    EXPECT_EQ(std::system(command.c_str()), 0);
+    return read_text(out);
+  };
+  EXPECT_EQ(complete("msa ver"), "verify\n");
+  EXPECT_EQ(complete("msa verify --all"), "--all-isas\n");
+  EXPECT_EQ(complete("msa bench pre"), "prefill\n");
+}
+
+TEST(Command, TheManualDescribesEveryCommand) {
+  const ProgramResult result = run_msa("manual");
+  EXPECT_EQ(result.code, 0);
+  for (const char* word : {".TH MSA 1", ".SH SYNOPSIS", "EXIT STATUS", ".SS msa bench",
+                           "\\-\\-workloads", "MSA_THREADS"}) {
+    EXPECT_TRUE(has(result.out, word)) << word;
+  }
+}
+
+}  // namespace
+}  // namespace msa::cli
