@@ -58,7 +58,8 @@ struct Case {
   bool cpu_only = false;  // about threads, instruction sets or sparse mappings
 };
 
-/// The targets of this machine: the CPU once per instruction set that it can execute.
+/// The targets of this machine: the CPU once per instruction set that it can execute, and the first
+/// CUDA device.
 std::vector<Target> targets();
 
 /// The table, ordered by op and group; names are unique within a group.

@@ -135,7 +135,7 @@ __device__ void score_blocks(const IndexParams& p, const RowPlace& row, std::int
 
 /// The best blocks of one part of each row.
 template <DType type, int rows>
-__global__ __launch_bounds__(list_threads) void select_kernel(const SelectParams p) {
+__global__ __launch_bounds__(list_threads, 4) void select_kernel(const SelectParams p) {
   __shared__ ScoreShared<rows> s;
   __shared__ float scores[list_threads][rows];  // of a tile of blocks
   __shared__ TopList best[rows];
