@@ -98,7 +98,7 @@ TEST(Command, VerifyPrintsALineAGroup) {
   const json report = json::parse(read_text(path));
   EXPECT_TRUE(report.at("passed"));
   EXPECT_GT(report.at("cases"), 0);
-  for (const json& group : report.at("groups")) EXPECT_EQ(group.at("op"), "merge");
+  for (const json& group : report.at("groups")) EXPECT_EQ(group.at("op"), "merge_states");
 }
 
 TEST(Command, BenchReportsEveryOperator) {
