@@ -53,7 +53,7 @@ tsan: ## the thread pool and calls from several threads under the thread sanitiz
 
 fuzz: ## each libFuzzer target for a bounded time
 	@tools/install_deps test
-	cmake -S . -B $(BUILD)/fuzz $(CMAKE_FLAGS) -DCMAKE_C_COMPILER=clang-14 -DCMAKE_CXX_COMPILER=clang++-14 -DCMAKE_BUILD_TYPE=RelWithDebInfo -DMSA_BUILD_FUZZ=ON
+	cmake -S . -B $(BUILD)/fuzz $(CMAKE_FLAGS) -DCMAKE_C_COMPILER=clang-14 -DCMAKE_CXX_COMPILER=clang++-14 -DCMAKE_BUILD_TYPE=RelWithDebInfo -DMSA_BUILD_FUZZ=ON -DMSA_SANITIZE=address,undefined,fuzzer-no-link
 	cmake --build $(BUILD)/fuzz -j $(JOBS) --target msa_fuzz
 	$(CTEST) --test-dir $(BUILD)/fuzz -L fuzz
 

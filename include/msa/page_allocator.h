@@ -124,7 +124,8 @@ class MSA_API PageAllocator {
 
   /// Makes the groups that lie within the first `computed_tokens` tokens available to other
   /// sequences; call it once their keys and values are written (or surely will be, in stream order,
-  /// before a sharer reads them). A group whose hash is published already stays private.
+  /// before a sharer reads them). A group is offered once; where its hash is published
+  /// already, it stays private.
   void publish(Sequence& sequence, std::int64_t computed_tokens);
 
   /// Forgets all cached groups: their pages become free. Groups that are held stay.

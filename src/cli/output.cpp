@@ -53,7 +53,7 @@ Console::Console(int argc, const char* const* argv) {
 void Console::add_options(CLI::App& app) {
   const char* group = "Output";
   app.add_option("--json", json_, "Write the report as JSON to FILE, or to stdout without FILE")
-      ->type_name("FILE")
+      ->type_name("[FILE]")
       ->expected(0, 1)
       ->group(group);
   app.add_flag("-q,--quiet", quiet_, "No tables and no progress: errors and reports only")

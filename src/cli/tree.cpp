@@ -25,7 +25,6 @@ OptionText describe(const CLI::Option& option) {
     const std::string type = option.get_type_name();
     text.choices = choices_of(type);
     text.value = type.substr(0, type.find_first_of(": "));
-    if (option.get_items_expected_min() == 0) text.value = "[" + text.value + "]";
   }
   text.help = option.get_description();
   text.group = option.get_group();
@@ -50,7 +49,10 @@ CommandText describe(const CLI::App& app) {
     if (!option->get_group().empty()) text.options.push_back(describe(*option));
   }
   for (const CLI::App* command : app.get_subcommands({})) {
-    if (!command->get_group().empty()) text.commands.push_back(describe(*command));
+    if (command->get_group().empty()) continue;
+    text.commands.push_back(describe(*command));
+    // The parser hands the program's own footer down to commands without one.
+    if (text.commands.back().footer == text.footer) text.commands.back().footer.clear();
   }
   return text;
 }

@@ -14,10 +14,10 @@ class App;
 namespace msa::cli {
 
 struct OptionText {
-  std::vector<std::string> names;    ///< "-o", "--output"; empty for a positional argument
-  std::string value;                 ///< "FILE"; empty for a flag
-  std::string help;                  ///< one or more sentences
-  std::string group;                 ///< heading of `--help`
+  std::vector<std::string> names;  ///< "-o", "--output"; empty for a positional argument
+  std::string value;               ///< "FILE", "[FILE]" where it may be left out; empty for a flag
+  std::string help;                ///< one or more sentences
+  std::string group;               ///< heading of `--help`
   std::vector<std::string> choices;  ///< the only values, where the parser knows them
 
   bool positional() const { return names.empty(); }

@@ -151,56 +151,88 @@ void load_queries(const AttendCall& call, const TileRows& tile, std::int64_t hea
   }
 }
 
-/// The visible keys of a block as panels of f32: converted all at once where several chunks of rows
-/// need them, else each into the same few kilobytes just before its use.
+/// The visible keys of a block, as they lie in the cache.
+template <DType type>
+struct BlockRows {
+  const Storage<type>* k = nullptr;
+  const Storage<type>* v = nullptr;
+  std::int64_t k_stride = 0, v_stride = 0;
+  std::int64_t count = 0;
+
+  BlockRows() = default;
+  BlockRows(const AttendCall& call, std::int64_t head, const UnionBlock& block)
+      : k(first(call.k, head, block)),
+        v(first(call.v, head, block)),
+        k_stride(call.k.token),
+        v_stride(call.v.token),
+        count(block.keys) {}
+
+ private:
+  static const Storage<type>* first(const AttendCall::Pages& pages, std::int64_t head,
+                                    const UnionBlock& block) {
+    return static_cast<const Storage<type>*>(pages.data) + block.page * pages.page +
+           head * pages.head;
+  }
+};
+
+/// A block as panels of f32: converted all at once where several chunks of rows need them, else
+/// each into the same few kilobytes just before its use. Meanwhile the rows converted next are
+/// fetched.
 template <DType type>
 class BlockPanels {
  public:
-  BlockPanels(const AttendCall& call, std::int64_t head, const UnionBlock& block,
-              const TileScratch& scratch, bool keep)
-      : k_(row(call.k, head, block)),
-        v_(row(call.v, head, block)),
-        k_stride_(call.k.token),
-        v_stride_(call.v.token),
-        count_(block.keys),
-        keep_(keep),
-        keys_(scratch.keys),
-        values_(scratch.values) {
-    if (!keep) return;
-    for (std::int64_t p = 0; p * panel_width < count_; ++p) {
-      pack_key_panel<type>(k_, k_stride_, count_, p, keys_ + p * panel_size);
-    }
-    for (std::int64_t p = 0; p * panel_width < row_elements; ++p) {
-      pack_value_panel<type>(v_, v_stride_, count_, p, values_ + p * panel_size);
+  /// `rows`: how many rows of q will be multiplied with the block.
+  BlockPanels(const BlockRows<type>& block, const BlockRows<type>& next, std::int64_t rows,
+              const TileScratch& scratch)
+      : block_(block), keys_(scratch.keys), values_(scratch.values), keep_(rows > chunk_rows) {
+    constexpr std::int64_t bytes = row_elements * sizeof(Storage<type>);
+    const auto prefetch = [&](const Storage<type>* first, std::int64_t stride, std::int64_t count) {
+      const std::int64_t steps = row_elements / panel_width * ((rows + row_tile - 1) / row_tile);
+      return RowPrefetch(first, stride * static_cast<std::int64_t>(sizeof(Storage<type>)), bytes,
+                         count, steps);
+    };
+    if (keep_) {
+      during_keys = prefetch(next.k, next.k_stride, next.count);
+      during_values = prefetch(next.v, next.v_stride, next.count);
+      for (std::int64_t p = 0; p * panel_width < block.count; ++p) {
+        pack_keys(p, keys_ + p * panel_size);
+      }
+      for (std::int64_t p = 0; p * panel_width < row_elements; ++p) {
+        pack_values(p, values_ + p * panel_size);
+      }
+    } else {
+      during_keys = prefetch(block.v, block.v_stride, block.count);
+      during_values = prefetch(next.k, next.k_stride, next.count);
     }
   }
 
   /// Panel `p` of K^T, good until the next call.
   const float* key_panel(std::int64_t p) const {
     if (keep_) return keys_ + p * panel_size;
-    pack_key_panel<type>(k_, k_stride_, count_, p, keys_);
+    pack_keys(p, keys_);
     return keys_;
   }
   /// Panel `p` of V, good until the next call.
   const float* value_panel(std::int64_t p) const {
     if (keep_) return values_ + p * panel_size;
-    pack_value_panel<type>(v_, v_stride_, count_, p, values_);
+    pack_values(p, values_);
     return values_;
   }
 
+  RowPrefetch during_keys, during_values;  ///< to be advanced by the products
+
  private:
-  static const Storage<type>* row(const AttendCall::Pages& pages, std::int64_t head,
-                                  const UnionBlock& block) {
-    return static_cast<const Storage<type>*>(pages.data) + block.page * pages.page +
-           head * pages.head;
+  void pack_keys(std::int64_t p, float* panel) const {
+    pack_key_panel<type>(block_.k, block_.k_stride, block_.count, p, panel);
+  }
+  void pack_values(std::int64_t p, float* panel) const {
+    pack_value_panel<type>(block_.v, block_.v_stride, block_.count, p, panel);
   }
 
-  const Storage<type>* k_;
-  const Storage<type>* v_;
-  std::int64_t k_stride_, v_stride_, count_;
-  bool keep_;
+  const BlockRows<type>& block_;
   float* keys_;
   float* values_;
+  bool keep_;
 };
 
 /// Folds one row's logits of a block into its softmax: `logits` become P, rounded; returns the
@@ -269,7 +301,7 @@ struct RowChunk {
 };
 
 template <DType product, DType type>
-void attend_chunk(RowChunk& chunk, const BlockPanels<type>& panels, const TileScratch& scratch,
+void attend_chunk(RowChunk& chunk, BlockPanels<type>& panels, const TileScratch& scratch,
                   const SoftmaxState& state) {
   std::int64_t most_keys = 0;
   for (std::int64_t i = 0; i < chunk.num_runs; ++i) {
@@ -281,7 +313,7 @@ void attend_chunk(RowChunk& chunk, const BlockPanels<type>& panels, const TileSc
       const auto [begin, end, keys] = chunk.runs[i];
       if (key >= keys) continue;
       multiply_panel<false>(end - begin, chunk.q + begin, panel, row_elements, nullptr,
-                            chunk.logits + begin, key);
+                            chunk.logits + begin, key, &panels.during_keys);
     }
   }
   for (std::int64_t i = 0; i < chunk.num_runs; ++i) {
@@ -296,17 +328,16 @@ void attend_chunk(RowChunk& chunk, const BlockPanels<type>& panels, const TileSc
     for (std::int64_t i = 0; i < chunk.num_runs; ++i) {
       const auto [begin, end, keys] = chunk.runs[i];
       multiply_panel<true>(end - begin, chunk.logits + begin, panel, keys, chunk.shrink + begin,
-                           chunk.out + begin, column);
+                           chunk.out + begin, column, &panels.during_values);
     }
   }
 }
 
 /// One block for all rows that chose it.
 template <DType product, DType type>
-void attend_block(const AttendCall& call, const TileRows& tile, std::int64_t head,
-                  const UnionBlock& block, const TileScratch& scratch, const SoftmaxState& state) {
-  const bool one_chunk = std::popcount(block.tokens) * call.group <= chunk_rows;
-  const BlockPanels<type> panels(call, head, block, scratch, !one_chunk);
+void attend_block(const AttendCall& call, const TileRows& tile, const UnionBlock& block,
+                  BlockPanels<type>& panels, const TileScratch& scratch,
+                  const SoftmaxState& state) {
   RowChunk chunk;
   for (std::uint64_t left = block.tokens; left != 0; left &= left - 1) {
     const std::int64_t token = std::countr_zero(left);
@@ -324,17 +355,23 @@ void attend_block(const AttendCall& call, const TileRows& tile, std::int64_t hea
 
 /// The blocks [begin, end) of a union list, into `state`.
 void attend_blocks(const AttendCall& call, const TileRows& tile, std::int64_t head,
-                   const UnionBlock* begin, const UnionBlock* end, const TileScratch& scratch,
-                   const SoftmaxState& state) {
+                   const std::vector<UnionBlock>& list, std::int64_t begin, std::int64_t end,
+                   const TileScratch& scratch, const SoftmaxState& state) {
   state.clear(tile.count * call.group);
   const DType product = call.product_type();
   with_cache_type(call.cache_type, [&](auto type) {
     constexpr DType cache = type.value;
-    for (const UnionBlock* block = begin; block != end; ++block) {
+    for (std::int64_t b = begin; b < end; ++b) {
+      const UnionBlock& block = list[b];
+      const bool last = b + 1 == static_cast<std::int64_t>(list.size());
+      const BlockRows<cache> rows(call, head, block);
+      const BlockRows<cache> next =
+          last ? BlockRows<cache>() : BlockRows<cache>(call, head, list[b + 1]);
+      BlockPanels<cache> panels(rows, next, std::popcount(block.tokens) * call.group, scratch);
       if (cache == DType::f16 || (cache != DType::bf16 && product == DType::f16)) {
-        attend_block<DType::f16, cache>(call, tile, head, *block, scratch, state);
+        attend_block<DType::f16, cache>(call, tile, block, panels, scratch, state);
       } else {
-        attend_block<DType::bf16, cache>(call, tile, head, *block, scratch, state);
+        attend_block<DType::bf16, cache>(call, tile, block, panels, scratch, state);
       }
     }
   });
@@ -417,8 +454,7 @@ void attend_tile(const AttendCall& call, const TileRows& tile, std::int64_t head
   std::int64_t begin = 0;
   do {
     const std::int64_t end = begin + std::min(group_blocks, size - begin);
-    attend_blocks(call, tile, head, list.data() + begin, list.data() + end, scratch,
-                  begin == 0 ? total : group);
+    attend_blocks(call, tile, head, list, begin, end, scratch, begin == 0 ? total : group);
     if (begin > 0) fold_state(rows, group, total);
     begin = end;
   } while (begin < size);
@@ -434,8 +470,7 @@ void attend_group(const AttendCall& call, const TileRows& tile, std::int64_t hea
   const std::int64_t rows = tile.count * call.group;
   const TileScratch scratch(rows);
   load_tile(call, tile, head, scratch);
-  attend_blocks(call, tile, head, list.data() + begin,
-                list.data() + std::min(begin + decode_group_blocks, size), scratch,
+  attend_blocks(call, tile, head, list, begin, std::min(begin + decode_group_blocks, size), scratch,
                 SoftmaxState(partial, rows));
 }
 

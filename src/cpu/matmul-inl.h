@@ -79,13 +79,43 @@ HWY_INLINE void multiply_some(std::int64_t count, const float* const* a, const f
   }
 }
 
+/// Rows of memory that will be needed soon, asked for a few at a time between row tiles: a page of
+/// a pool lies too far from the last one for the hardware to foresee it, and asking for all of it
+/// at once would stop the loads of the products.
+class RowPrefetch {
+ public:
+  RowPrefetch() = default;
+  /// `count` rows of `bytes` bytes, `stride` bytes apart, over about `steps` calls of advance().
+  RowPrefetch(const void* rows, std::int64_t stride, std::int64_t bytes, std::int64_t count,
+              std::int64_t steps)
+      : row_(static_cast<const char*>(rows)),
+        stride_(stride),
+        bytes_(bytes),
+        left_(count),
+        rows_per_step_(count / HWY_MAX(steps, 1) + 1) {}
+
+  HWY_INLINE void advance() {
+    for (std::int64_t i = HWY_MIN(rows_per_step_, left_); i > 0; --i) {
+      for (std::int64_t at = 0; at < bytes_; at += 64) __builtin_prefetch(row_ + at, 0, 2);
+      row_ += stride_;
+      --left_;
+    }
+  }
+
+ private:
+  const char* row_ = nullptr;
+  std::int64_t stride_ = 0, bytes_ = 0, left_ = 0, rows_per_step_ = 0;
+};
+
 /// Columns [column, column + panel_width) of C[i] = A[i] · B, or of C[i] · scale[i] + A[i] · B, for
 /// `count` rows given by pointers. `panel` is 64-byte aligned; `scale` is given only when
 /// accumulating.
 template <bool accumulate>
 void multiply_panel(std::int64_t count, const float* const* a, const float* panel,
-                    std::int64_t depth, const float* scale, float* const* c, std::int64_t column) {
+                    std::int64_t depth, const float* scale, float* const* c, std::int64_t column,
+                    RowPrefetch* prefetch) {
   for (std::int64_t i = 0; i < count; i += row_tile) {
+    prefetch->advance();
     multiply_some<row_tile, accumulate>(HWY_MIN(row_tile, count - i), a + i, panel, depth,
                                         accumulate ? scale + i : nullptr, c + i, column);
   }

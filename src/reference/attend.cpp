@@ -17,8 +17,8 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 /// The visible keys of one selected block of one KV head.
 struct Tile {
   std::int64_t keys = 0;
-  std::vector<double> k;  // [128 elements, 128 keys]
-  std::vector<double> v;  // [128 keys, 128 elements]
+  std::vector<double> k;  // [128 elements, keys]
+  std::vector<double> v;  // [keys, 128 elements]
 };
 
 /// The set of blocks that list `list` of row `t` names and the row may see, here and ascending.
@@ -47,11 +47,11 @@ std::vector<Tile> gather(const AttendArgs& args, std::int64_t t, const Row& row,
         table_entry(args.batch, row.request, b / args.kv_shard.world, k.shape[0]);
     if (page < 0) continue;
     Tile tile{std::min<std::int64_t>(visible - b * page_size, page_size), {}, {}};
-    tile.k.resize(std::size_t{head_dim} * page_size);
-    tile.v.resize(std::size_t{head_dim} * page_size);
+    tile.k.resize(head_dim * tile.keys);
+    tile.v.resize(head_dim * tile.keys);
     for (std::int64_t j = 0; j < tile.keys; ++j) {
       load_row(k, page * k.stride[0] + head * k.stride[1] + j * k.stride[2], head_dim,
-               tile.k.data() + j, page_size);
+               tile.k.data() + j, tile.keys);
       load_row(v, page * v.stride[0] + head * v.stride[1] + j * v.stride[2], head_dim,
                tile.v.data() + j * head_dim);
     }
@@ -83,7 +83,7 @@ double softmax_row(const std::vector<double>& q, const std::vector<Tile>& tiles,
   for (std::size_t i = 0; i < tiles.size(); ++i) {
     double* row = logits.data() + i * page_size;
     for (std::int64_t d = 0; d < head_dim; ++d) {
-      const double* k = tiles[i].k.data() + d * page_size;
+      const double* k = tiles[i].k.data() + d * tiles[i].keys;
       for (std::int64_t j = 0; j < tiles[i].keys; ++j) row[j] = in_f32(row[j] + q[d] * k[j]);
     }
     for (std::int64_t j = 0; j < tiles[i].keys; ++j) {

@@ -55,9 +55,9 @@ AttendArgs attend_args(const SparseImpl::Config& config, const SparseMetadata& m
 
 SparseImpl::SparseImpl(const Config& config) : config_(config) {
   Checker check("SparseImpl");
-  const bool heads_ok = check.range("num_heads", config.num_heads, 1, max_int32) &
-                        check.range("num_kv_heads", config.num_kv_heads, 1, max_int32);
-  if (heads_ok) {
+  const bool q_ok = check.range("num_heads", config.num_heads, 1, max_int32);
+  const bool kv_ok = check.range("num_kv_heads", config.num_kv_heads, 1, max_int32);
+  if (q_ok && kv_ok) {
     check.require(config.num_heads % config.num_kv_heads == 0 &&
                       config.num_heads / config.num_kv_heads <= max_group,
                   "num_heads",

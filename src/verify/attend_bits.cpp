@@ -26,8 +26,8 @@ AttendSpec base(DType kv, std::int64_t m, bool invariant) {
   s.hkv = 2;
   s.kv = kv;
   s.batch.m = m;
-  s.batch.decodes = requests({2, 129, 800, 2500});
-  s.batch.prefills = prefills({70, 5}, {600, 1100});
+  s.batch.decodes = requests({2, 129, 900});
+  s.batch.prefills = prefills({35, 5}, {600, 1100});
   s.invariant = invariant;
   s.seed = 20;
   return s;
@@ -116,17 +116,17 @@ void add_invariant(std::vector<Case>& cases, DType kv, std::int64_t hq, std::int
   whole.hq = hq;
   whole.hkv = hkv;
   whole.batch.decodes.clear();
-  whole.batch.prefills = {{200, 900, 3}};
+  whole.batch.prefills = {{130, 700, 3}};
   const std::string type = std::string(", kv ") + name(kv) + ", " + std::to_string(hq) + "/" +
                            std::to_string(hkv) + " heads";
   struct Chunk {
     const char* name;
     std::vector<Request> requests;
   };
-  const Chunk chunks[] = {{"first half", {{100, 800, 3}}},
-                          {"odd chunk", {{61, 837, 3}}},
-                          {"one row", {{1, 831, 3}}},
-                          {"in a batch", {{7, 7, 1}, {130, 870, 3}, {65, 400, 2}}}};
+  const Chunk chunks[] = {{"first half", {{60, 630, 3}}},
+                          {"odd chunk", {{61, 651, 3}}},
+                          {"one row", {{1, 641, 3}}},
+                          {"in a batch", {{7, 7, 1}, {70, 690, 3}, {65, 300, 2}}}};
   for (const Chunk& chunk : chunks) {
     AttendSpec part = whole;
     part.batch.prefills = chunk.requests;

@@ -13,8 +13,8 @@ namespace msa::verify {
 namespace {
 
 /// Key-heads that a case's reference may cost; beyond it rows are sampled.
-constexpr std::int64_t exact_budget = 400'000;
-constexpr std::int64_t rounded_budget = 100'000;
+constexpr std::int64_t exact_budget = 250'000;
+constexpr std::int64_t rounded_budget = 60'000;
 
 /// Rows worth comparing within the budget: first and last rows of requests first, then random ones.
 std::vector<std::int64_t> sample_rows(const AttendProblem& problem, std::int64_t budget) {
@@ -32,7 +32,8 @@ std::vector<std::int64_t> sample_rows(const AttendProblem& problem, std::int64_t
   order.insert(order.end(), rest.begin(), rest.end());
   std::vector<std::int64_t> sampled;
   for (std::int64_t t : order) {
-    const std::int64_t cost = (problem.selected_keys(t) + 1) * problem.spec().hq;
+    // A tile costs something however few of its keys are visible.
+    const std::int64_t cost = (problem.selected_keys(t) + page_size) * problem.spec().hq;
     if (!sampled.empty() && cost > budget) continue;
     budget -= cost;
     sampled.push_back(t);

@@ -319,7 +319,7 @@ void add_lengths(std::vector<Case>& cases) {
     add(cases, "56: 7 queries after a prefix of " + std::to_string(prefix),
         prefill({7}, {prefix + 7}));
   }
-  add(cases, "58: 18,200 keys", prefill({5, 200}, {18200, 18201}));
+  add(cases, "58: 18,200 keys", prefill({5, 30}, {18200, 18201}));
   for (std::int64_t m = 2; m <= 8; ++m) {
     add(cases, "80: a draft of " + std::to_string(m) + " across a page edge",
         decode({128 + m / 2, 256 + 1, 1024 + m - 1, 384}, m));
@@ -342,7 +342,7 @@ Outcome check_sweep(const Target& target, std::int64_t hq, std::int64_t hkv) {
   Judge judge;
   std::int64_t m = 1;
   for (std::int64_t topk : {1, 8, 16, 32, 64}) {
-    AttendSpec s = decode({130, 700}, m);
+    AttendSpec s = decode({130, 300}, m);
     m = m % max_decode_query_len + 5;
     if (m > max_decode_query_len) m = 2;
     s.hq = hq;
@@ -368,6 +368,22 @@ void add_shapes(std::vector<Case>& cases) {
           "19: " + std::to_string(hq) + "/" + std::to_string(hkv) + " heads work or are refused",
           [=](const Target& t) { return check_sweep(t, hq, hkv); });
     }
+  }
+  for (const auto& [hq, hkv] :
+       {std::pair<std::int64_t, std::int64_t>{64, 4}, {32, 2}, {16, 1}, {8, 1}, {4, 1}}) {
+    AttendSpec s = decode({300, 700}, 2);
+    s.hq = hq;
+    s.hkv = hkv;
+    s.batch.prefills = prefills({9}, {500});
+    add(cases,
+        "73: the tensor-parallel shard of " + std::to_string(hq) + "/" + std::to_string(hkv) +
+            " heads",
+        s);
+  }
+  for (DType kv : {DType::e4m3, DType::e5m2}) {
+    AttendSpec s = decode({300, 700}, 2);
+    s.kv = kv;
+    add(cases, std::string("64: bf16 q with a cache of ") + name(kv), s);
   }
   add(cases, "65: a cache that arrives as bytes", [](const Target& t) {
     Judge judge;

@@ -21,8 +21,8 @@ AttendSpec mixed_batch(std::uint64_t seed) {
   s.hq = 8;
   s.hkv = 2;
   s.batch.m = 3;
-  s.batch.decodes = requests({2, 128, 130, 2049, 5000});
-  s.batch.prefills = prefills({40, 9}, {1300, 9});
+  s.batch.decodes = requests({2, 128, 130, 900, 3000});
+  s.batch.prefills = prefills({24, 9}, {1000, 9});
   s.seed = seed;
   return s;
 }

@@ -2,6 +2,9 @@
 #include "verify/memory.h"
 
 #include <sys/mman.h>
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
 
 #include <algorithm>
 #include <cstring>
@@ -9,6 +12,19 @@
 
 namespace msa::verify {
 namespace {
+
+#if defined(__SANITIZE_ADDRESS__)
+/// Under the address sanitizer even a read of a guard band is a fault.
+void close_band(const std::byte* begin, std::size_t bytes) {
+  ASAN_POISON_MEMORY_REGION(begin, bytes);
+}
+void open_band(const std::byte* begin, std::size_t bytes) {
+  ASAN_UNPOISON_MEMORY_REGION(begin, bytes);
+}
+#else
+void close_band(const std::byte*, std::size_t) {}
+void open_band(const std::byte*, std::size_t) {}
+#endif
 
 constexpr std::size_t boundary = 256;
 constexpr int guard_byte = 0xA5;
@@ -58,9 +74,21 @@ Buffer::Buffer(const Target& target, std::size_t bytes, std::size_t misalign, bo
     std::memset(host_, guard_byte, total_);
   }
   target_ = memory_->host_visible() ? host_ : static_cast<std::byte*>(memory_->allocate(total_));
+  close_guards();
+}
+
+void Buffer::close_guards() const {
+  if (sparse_) return;
+  close_band(host_, start_);
+  close_band(host_ + start_ + bytes_, guard);
+}
+
+void Buffer::open_guards() const {
+  if (!sparse_) open_band(host_, total_);
 }
 
 Buffer::~Buffer() {
+  open_guards();
   if (target_ != host_) memory_->free(target_);
   if (sparse_) {
     munmap(host_, total_);
@@ -87,7 +115,10 @@ void Buffer::fill(const void* pattern, std::size_t size) {
 }
 
 void Buffer::upload() {
-  if (target_ != host_) memory_->upload(target_, host_, total_);
+  if (target_ == host_) return;
+  open_guards();
+  memory_->upload(target_, host_, total_);
+  close_guards();
 }
 
 void Buffer::upload(std::size_t offset, std::size_t bytes) {
@@ -97,7 +128,10 @@ void Buffer::upload(std::size_t offset, std::size_t bytes) {
 }
 
 void Buffer::download() {
-  if (target_ != host_) memory_->download(host_, target_, total_);
+  if (target_ == host_) return;
+  open_guards();
+  memory_->download(host_, target_, total_);
+  close_guards();
 }
 
 void Buffer::download(std::size_t offset, std::size_t bytes) {
@@ -109,8 +143,11 @@ void Buffer::download(std::size_t offset, std::size_t bytes) {
 bool Buffer::guards_intact() const {
   if (sparse_) return true;
   const auto intact = [](std::byte b) { return b == std::byte{guard_byte}; };
-  return std::all_of(host_, host_ + start_, intact) &&
-         std::all_of(host_ + start_ + bytes_, host_ + total_, intact);
+  open_guards();
+  const bool all = std::all_of(host_, host_ + start_, intact) &&
+                   std::all_of(host_ + start_ + bytes_, host_ + total_, intact);
+  close_guards();
+  return all;
 }
 
 Array::Array(const Target& target, DType dtype, std::vector<std::int64_t> dims, Poison poison,

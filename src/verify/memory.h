@@ -47,6 +47,9 @@ class Buffer {
  private:
   static constexpr std::size_t guard = 4096;
 
+  void close_guards() const;  ///< to every access that a sanitizer sees
+  void open_guards() const;
+
   Memory* memory_;
   std::size_t bytes_;
   std::size_t start_;  // of the payload in both copies

@@ -54,7 +54,7 @@ TEST(ReplayRun, ServesAndChecksASmallTrace) {
   const ReplayReport report = run(small_options());
   expect_served(report);
   EXPECT_EQ(report.scheduler.generated_tokens, 30);
-  EXPECT_EQ(report.scheduler.cached_tokens, 1024 + 2560 - 512);
+  EXPECT_EQ(report.scheduler.cached_tokens, 1024 + 2560);
   EXPECT_EQ(static_cast<std::int64_t>(report.steps.size()), report.scheduler.steps);
   EXPECT_GT(report.locality.pairs, 0);
 }
@@ -166,60 +166,76 @@ INSTANTIATE_TEST_SUITE_P(ReplayRun, ReplayVariant,
 
 // ---- The checks find what is wrong ----
 
-/// Serves with a fault in what one step left behind, all rows checked.
-ReplayReport run_with(const std::function<void(const StepPlan&, StepTensors&)>& fault) {
+using Fault = std::function<void(const StepPlan&, StepTensors&)>;
+
+/// Serves a prompt, puts a fault into one of its late chunks, and checks row `row` of that chunk.
+VerifierReport check_after(const Fault& fault, std::int64_t row) {
   ReplayOptions options = small_options();
   options.all = false;
   options.requests = 1;
-  options.verify_rows = 1000000;
+  options.verify_rows = 1;
   options.chunk = 300;
-  bool done = false;
+  Verifier verifier({});
   ReplayHooks hooks;
   hooks.on_computed = [&](const StepPlan& plan, StepTensors& tensors) {
-    // A late prompt chunk: a fault does not reach a later row through the cache.
-    if (done || plan.items[0].seq_len() < 2400) return;
-    done = true;
+    if (verifier.report().rows > 0 || plan.items[0].seq_len() < 2400) return;
     fault(plan, tensors);
+    const std::int64_t token = row < 0 ? plan.tokens() + row : row;
+    EXPECT_EQ(verifier.check_row(plan.items[0], token, token, tensors),
+              verifier.report().wrong == 0);
   };
-  return run(options, hooks);
+  run(options, hooks);
+  EXPECT_EQ(verifier.report().rows, 1);
+  return verifier.report();
 }
 
 std::uint16_t& element16(const Tensor& t, std::int64_t offset) {
   return static_cast<std::uint16_t*>(t.data)[offset];
 }
 
+void expect_complaint(const VerifierReport& report, const std::string& words) {
+  EXPECT_EQ(report.wrong, 1);
+  ASSERT_EQ(report.complaints.size(), 1u);
+  EXPECT_NE(report.complaints[0].find(words), std::string::npos) << report.complaints[0];
+}
+
+TEST(ReplayVerifier, AcceptsARowAsItWasComputed) {
+  const VerifierReport report = check_after([](const StepPlan&, StepTensors&) {}, 7);
+  EXPECT_EQ(report.wrong, 0);
+  EXPECT_EQ(cli_exit_code(report), 0);
+}
+
 TEST(ReplayVerifier, CountsARowWhoseOutputIsOff) {
-  const ReplayReport report = run_with([](const StepPlan&, StepTensors& t) {
-    std::uint16_t& x = element16(t.out, 7 * t.out.stride[0] + 5);
-    x = float_to_bf16(bf16_to_float(x) + 0.1f);
-  });
-  EXPECT_EQ(report.checks.wrong, 1);
-  ASSERT_EQ(report.checks.complaints.size(), 1u);
-  EXPECT_NE(report.checks.complaints[0].find("prefill: wrong attend"), std::string::npos)
-      << report.checks.complaints[0];
-  EXPECT_GT(report.checks.worst_share(), 1);
+  const VerifierReport report = check_after(
+      [](const StepPlan&, StepTensors& t) {
+        std::uint16_t& x = element16(t.out, 7 * t.out.stride[0] + 5);
+        x = float_to_bf16(bf16_to_float(x) + 0.1f);
+      },
+      7);
+  expect_complaint(report, "prefill: wrong attend");
+  EXPECT_GT(report.worst_share(), 1);
+  EXPECT_EQ(cli_exit_code(report), 1);
 }
 
 TEST(ReplayVerifier, CountsARowWhoseOutputIsNotANumber) {
-  const ReplayReport report = run_with(
-      [](const StepPlan&, StepTensors& t) { element16(t.out, 7 * t.out.stride[0] + 5) = 0x7fc0; });
-  EXPECT_EQ(report.checks.wrong, 1);
-  EXPECT_TRUE(std::isinf(report.checks.worst_share()));
+  const VerifierReport report = check_after(
+      [](const StepPlan&, StepTensors& t) { element16(t.out, 7 * t.out.stride[0] + 5) = 0x7fc0; },
+      7);
+  expect_complaint(report, "wrong attend");
+  EXPECT_TRUE(std::isinf(report.worst_share()));
 }
 
-TEST(ReplayVerifier, CountsARowThatSelectedWorseBlocks) {
-  // Which of its 16 ids is replaced by a block that was not selected: never the own one, the last.
-  const ReplayReport report = run_with([](const StepPlan&, StepTensors& t) {
-    for (std::int64_t row = 0; row < 20; ++row) {
-      auto* ids = t.selection.ptr<std::int32_t>() + row * t.selection.stride[0];
-      std::int32_t missing = 0;
-      while (ids[missing] == missing) ++missing;
-      ids[missing] = missing;  // ascending still
-    }
-  });
-  EXPECT_GT(report.checks.wrong, 10);  // a worse block may be within the tolerance, once in a while
-  EXPECT_GT(report.checks.selection.worst, 1);
-  EXPECT_NE(report.checks.complaints[0].find("index_blocks"), std::string::npos);
+TEST(ReplayVerifier, CountsARowThatSelectedAWorseBlock) {
+  const VerifierReport report = check_after(
+      [](const StepPlan&, StepTensors& t) {
+        auto* ids = t.selection.ptr<std::int32_t>() + 7 * t.selection.stride[0];
+        std::int32_t missing = 0;
+        while (ids[missing] == missing) ++missing;
+        ids[missing] = missing;  // ascending still, and not the own block, which is the last
+      },
+      7);
+  expect_complaint(report, "index_blocks");
+  EXPECT_GT(report.selection.worst, 1);
 }
 
 TEST(ReplayVerifier, CountsRowsWhoseIdsAreNoListOfBlocks) {
@@ -227,37 +243,44 @@ TEST(ReplayVerifier, CountsRowsWhoseIdsAreNoListOfBlocks) {
            [](std::int32_t* ids) { ids[0] = -1; }, [](std::int32_t* ids) { ids[3] = ids[4]; },
            [](std::int32_t* ids) { std::swap(ids[3], ids[4]); },
            [](std::int32_t* ids) { ids[15] = 1 << 20; }}) {
-    const ReplayReport report = run_with([&](const StepPlan&, StepTensors& t) {
+    const Fault fault = [&](const StepPlan&, StepTensors& t) {
       spoil(t.selection.ptr<std::int32_t>() + 7 * t.selection.stride[0]);
-    });
-    EXPECT_EQ(report.checks.wrong, 1);
+    };
+    expect_complaint(check_after(fault, 7), "index_blocks");
   }
 }
 
+/// Where the last token of a step's first item stands in the caches.
+struct LastSlot {
+  std::int64_t page, index_page, offset;
+
+  explicit LastSlot(const StepItem& item)
+      : page(item.pages[at(item)]),
+        index_page(item.index_pages[at(item)]),
+        offset((item.seq_len() - 1) % page_size) {}
+  static std::size_t at(const StepItem& item) {
+    return static_cast<std::size_t>((item.seq_len() - 1) / page_size);
+  }
+};
+
 TEST(ReplayVerifier, CountsRowsWrittenWrongly) {
-  // Cache rows of the step's last token, which no other row of the step sees.
-  const auto last = [](const StepPlan& plan) {
-    const StepItem& item = plan.items[0];
-    const std::int64_t p = item.seq_len() - 1;
-    return std::tuple{item.pages[static_cast<std::size_t>(p / page_size)],
-                      item.index_pages[static_cast<std::size_t>(p / page_size)], p % page_size};
-  };
+  // One bit of a mantissa, some ulps: k, v, index_k, q, index_q of the step's last token.
   const auto flip = [](const Tensor& t, std::int64_t offset) { element16(t, offset) ^= 0x0008; };
-  const std::function<void(const StepPlan&, StepTensors&)> faults[] = {
+  const Fault faults[] = {
       [&](const StepPlan& plan, StepTensors& t) {
-        const auto [page, index_page, offset] = last(plan);
+        const LastSlot slot(plan.items[0]);
         const Tensor& kv = t.write.kv_cache.packed;
-        flip(kv, page * kv.stride[0] + offset * kv.stride[2] + 3);  // k
+        flip(kv, slot.page * kv.stride[0] + slot.offset * kv.stride[2] + 3);
       },
       [&](const StepPlan& plan, StepTensors& t) {
-        const auto [page, index_page, offset] = last(plan);
+        const LastSlot slot(plan.items[0]);
         const Tensor& kv = t.write.kv_cache.packed;
-        flip(kv, page * kv.stride[0] + offset * kv.stride[2] + head_dim + 3);  // v
+        flip(kv, slot.page * kv.stride[0] + slot.offset * kv.stride[2] + head_dim + 3);
       },
       [&](const StepPlan& plan, StepTensors& t) {
-        const auto [page, index_page, offset] = last(plan);
+        const LastSlot slot(plan.items[0]);
         const Tensor& cache = t.write.index_cache;
-        flip(cache, index_page * cache.stride[0] + offset * cache.stride[1] + 100);
+        flip(cache, slot.index_page * cache.stride[0] + slot.offset * cache.stride[1] + 100);
       },
       [&](const StepPlan& plan, StepTensors& t) {
         flip(t.write.q_out, (plan.tokens() - 1) * t.write.q_out.stride[0] + 70);
@@ -265,13 +288,32 @@ TEST(ReplayVerifier, CountsRowsWrittenWrongly) {
       [&](const StepPlan& plan, StepTensors& t) {
         flip(t.write.index_q_out, (plan.tokens() - 1) * t.write.index_q_out.stride[0] + 70);
       }};
-  for (const auto& fault : faults) {
-    const ReplayReport report = run_with(fault);
-    ASSERT_GE(report.checks.wrong, 1);
-    EXPECT_GT(report.checks.write.worst, 1);
-    EXPECT_NE(report.checks.complaints[0].find("write_cache"), std::string::npos)
-        << report.checks.complaints[0];
+  for (const Fault& fault : faults) {
+    const VerifierReport report = check_after(fault, -1);
+    expect_complaint(report, "write_cache");
+    EXPECT_GT(report.write.worst, 1);
   }
+}
+
+TEST(ReplayVerifier, SampledRowsOfAFaultyRunAreCounted) {
+  ReplayHooks hooks;
+  hooks.on_computed = [](const StepPlan& plan, StepTensors& t) {
+    for (std::int64_t row = 0; row < plan.tokens(); ++row) {
+      element16(t.out, row * t.out.stride[0] + 5) = float_to_bf16(3.0f);
+    }
+  };
+  const ReplayReport report = run(small_options(), hooks);
+  EXPECT_GT(report.checks.rows, 20);
+  EXPECT_EQ(report.checks.wrong, report.checks.rows);
+  EXPECT_EQ(cli_exit_code(report.checks), 1);
+}
+
+TEST(ReplayVerifier, SpendsItsShareOnTheSameRowsEachTime) {
+  ReplayOptions options = small_options();
+  options.verify_rows = 0;
+  const std::int64_t rows = run(options).checks.rows;
+  EXPECT_GT(rows, 0);
+  EXPECT_EQ(run(options).checks.rows, rows);
 }
 
 // ---- Activations ----

@@ -103,7 +103,7 @@ class Bench final : public Command {
         ->type_name("GB")
         ->check(CLI::Range(0.001, 4096.0));
     app.add_option("--csv", csv_, "Write a CSV table to FILE, or to stdout without FILE")
-        ->type_name("FILE")
+        ->type_name("[FILE]")
         ->expected(0, 1)
         ->group("Output");
     app.footer(

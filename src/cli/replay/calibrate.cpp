@@ -12,7 +12,7 @@ namespace msa::replay {
 namespace {
 
 constexpr std::int64_t most_context = 8192;  // of the synthetic requests
-constexpr std::int64_t most_requests = 16;
+constexpr std::int64_t most_requests = 8;
 constexpr int prefill_repeats = 2;
 constexpr int decode_repeats = 12;
 

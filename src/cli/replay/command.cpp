@@ -91,7 +91,7 @@ class Replay final : public Command {
       console.report(replay::report_json(trace_, report, environment_json(console)));
     }
     if (!plot_.empty()) write_text(plot_, replay::plot_svg(trace_, report));
-    return report.checks.wrong == 0 ? exit_ok : exit_check_failed;
+    return replay::cli_exit_code(report.checks);
   }
 
  private:
@@ -136,7 +136,7 @@ class Replay final : public Command {
     const CpuInfo cpu = cpu_info();
     console.print("{}: {} of {} requests, seed {}\n", trace_, o.requests, report.trace_requests,
                   o.seed);
-    console.print("layer {}/{}, {} index heads; cache {} {}, index {}; {} pages, {}\n",
+    console.print("layer {}/{}, index heads {}; cache {} {}, index {}; {} pages, {}\n",
                   o.shape.q_heads, o.shape.kv_heads, o.shape.index_heads, msa::name(o.kv_type),
                   msa::name(o.layout), msa::name(o.index_type), o.pages,
                   format_bytes(static_cast<double>(report.cache_bytes)));

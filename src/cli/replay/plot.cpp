@@ -25,7 +25,7 @@ constexpr const char* decode_colour = "#E69F00";
 constexpr const char* mixed_colour = "#009E73";
 constexpr const char* cached_colour = "#B9D6E8";
 constexpr std::array<const char*, phase_names.size()> phase_colours = {
-    "#7F7F7F", "#D9D9D9", "#999999", "#009E73", "#E69F00", "#0072B2", "#C9C9C9", "#BBBBBB"};
+    "#CC79A7", "#DADADA", "#56B4E9", "#009E73", "#E69F00", "#0072B2", "#C9C9C9", "#B5B5B5"};
 
 std::string escaped(const std::string& text) {
   std::string out;

@@ -194,7 +194,8 @@ ReplayReport run_replay(std::span<const TraceRequest> trace, const ReplayOptions
   const std::vector<Content> all_contents = contents_of(trace, o.seed);
   const std::span<const Content> contents(all_contents);
   // Refuses what cannot be scheduled before any memory is taken.
-  const Scheduler whole_trace(trace, contents, config);
+  const auto candidates = o.requests > 0 ? static_cast<std::size_t>(o.requests) : trace.size();
+  static_cast<void>(Scheduler(trace.first(candidates), contents.first(candidates), config));
 
   Engine engine(engine_config(trace, o, config));
   report.cache_bytes = engine.cache_bytes();

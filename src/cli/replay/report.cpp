@@ -5,6 +5,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "cli/command.h"
+
 namespace msa::replay {
 namespace {
 
@@ -260,6 +262,10 @@ std::string reproducing_command(const std::string& trace, const ReplayOptions& o
   add(o.verify_rows != usual.verify_rows, "--verify-rows", o.verify_rows);
   add(true, "--pages", o.pages);
   return text;
+}
+
+int cli_exit_code(const VerifierReport& checks) {
+  return checks.wrong == 0 ? cli::exit_ok : cli::exit_check_failed;
 }
 
 std::string digest_text(std::uint64_t digest) { return fmt::format("{:#018x}", digest); }

@@ -40,6 +40,9 @@ PhaseTimes total_times(const std::vector<StepRecord>& steps);
 /// `msa replay TRACE --requests N --seed S …`: gives the same digest on the same backend.
 std::string reproducing_command(const std::string& trace, const ReplayOptions& options);
 
+/// The command's exit code: 1 where a checked row is wrong.
+int cli_exit_code(const VerifierReport& checks);
+
 /// "0x0123456789abcdef".
 std::string digest_text(std::uint64_t digest);
 

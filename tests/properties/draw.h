@@ -1,0 +1,72 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <rapidcheck.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "msa/kv_cache.h"
+#include "verify/inputs.h"
+#include "verify/verify.h"
+
+/// \file
+/// What the random problems of every operator are drawn from.
+
+namespace msa::verify::properties {
+
+/// The machine's best CPU target.
+inline const Target& target() {
+  static const std::vector<Target> all = [] {
+    std::vector<Target> t = targets();
+    std::erase_if(t, [](const Target& x) { return x.backend != "cpu"; });
+    return t;
+  }();
+  all.back().activate();
+  return all.back();
+}
+
+template <class T>
+T one_of(std::initializer_list<T> values) {
+  return *rc::gen::elementOf(std::vector<T>(values));
+}
+
+/// low to high, both included, whatever RapidCheck's size: shapes are small anyway.
+inline std::int64_t in(std::int64_t low, std::int64_t high) {
+  return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange(low, high + 1));
+}
+
+inline bool chance(std::int64_t one_in) { return in(1, one_in) == one_in; }
+
+inline KVLayout any_layout() {
+  return *rc::gen::elementOf(std::vector<KVLayout>(all_kv_layouts.begin(), all_kv_layouts.end()));
+}
+
+/// Lengths near block edges are where faults live.
+inline std::int64_t length(std::int64_t most_blocks) {
+  const std::int64_t near = in(-2, 2) * (chance(2) ? 31 : 1);
+  return std::max<std::int64_t>(0, in(0, most_blocks) * 128 + near);
+}
+
+inline BatchSpec any_batch(std::int64_t most_blocks) {
+  BatchSpec b;
+  b.m = in(1, 4);
+  std::uint64_t content = 1;
+  for (std::int64_t i = in(0, 3); i > 0; --i) {
+    b.decodes.push_back({b.m, length(most_blocks), content++});
+  }
+  for (std::int64_t i = in(0, 2); i > 0; --i) {
+    const std::int64_t query = in(0, 7);
+    b.prefills.push_back({query, query + length(most_blocks), content++});
+  }
+  b.padding_tokens = in(0, 2);
+  b.spare_columns = in(0, 4);
+  b.table_pad = in(0, 3);
+  b.bound_slack = in(0, 300);
+  return b;
+}
+
+inline std::uint64_t any_seed() { return static_cast<std::uint64_t>(in(1, 1 << 20)); }
+
+}  // namespace msa::verify::properties
