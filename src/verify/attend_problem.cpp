@@ -387,7 +387,7 @@ AttendOutput AttendProblem::run(Judge& judge, const std::function<void(AttendArg
   if (change) change(call);
   const std::int64_t rows = call.batch.num_actual_tokens;
   judge.require(call.workspace.bytes <= spec_.workspace_cap, "workspace_size is above the cap");
-  attend(call);
+  target_.submit([&] { attend(call); });
   target_.synchronize();
   for (const Array* a : {&out_, &lse_, &workspace_}) a->buffer().download();
   judge.require(last_backend() == target_.backend,

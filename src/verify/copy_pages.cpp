@@ -144,7 +144,7 @@ Outcome check_copy(const Target& target, const CopySpec& s) {
   args.dst = dst.on(target, Side::target);
   args.pairs = pairs.view(Side::target);
   args.stream = target.stream;
-  copy_pages(args);
+  target.submit([&] { copy_pages(args); });
   target.synchronize();
   if (sparse) {
     for (std::int64_t i = 0; i < s.pairs; ++i) download_page(*dst.buffer, dst.view, last - i);

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include <functional>
 #include <stdexcept>
 #include <string>
 
@@ -41,6 +42,29 @@ class CudaMemory final : public Memory {
     copy(to, from, bytes, cudaMemcpyDeviceToHost);
   }
   cudaStream_t stream() const { return stream_; }
+  /// Captures the calls in a graph. Strict capture: a call that waits, allocates or touches
+  /// another stream fails.
+  cudaGraphExec_t capture(const std::function<void()>& calls) const {
+    check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
+    cudaGraph_t graph = nullptr;
+    try {
+      calls();
+    } catch (...) {
+      cudaStreamEndCapture(stream_, &graph);
+      if (graph != nullptr) cudaGraphDestroy(graph);
+      cudaGetLastError();
+      throw;
+    }
+    check(cudaStreamEndCapture(stream_, &graph), "cudaStreamEndCapture");
+    cudaGraphExec_t exec = nullptr;
+    check(cudaGraphInstantiate(&exec, graph, 0), "cudaGraphInstantiate");
+    check(cudaGraphDestroy(graph), "cudaGraphDestroy");
+    return exec;
+  }
+  void launch(cudaGraphExec_t exec) const {
+    check(cudaGraphLaunch(exec, stream_), "cudaGraphLaunch");
+    synchronize();
+  }
   void synchronize() const { check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
 
  private:
@@ -52,22 +76,42 @@ class CudaMemory final : public Memory {
   cudaStream_t stream_ = nullptr;
 };
 
+CudaMemory& memory() {
+  static CudaMemory instance;
+  return instance;
+}
+
 }  // namespace
 
 void add_cuda_targets(std::vector<Target>& targets) {
   for (const BackendInfo& backend : backends()) {
     if (backend.name != "portable" || !backend.reasons.empty()) continue;
-    static CudaMemory memory;
     Target t;
     t.name = "cuda-portable";
     t.backend = backend.name;
     t.device = {DeviceType::cuda, 0};
-    t.memory = &memory;
-    t.stream = {memory.stream()};
+    t.memory = &memory();
+    t.stream = {memory().stream()};
     t.activate = [] {};
-    t.synchronize = [] { memory.synchronize(); };
+    t.synchronize = [] { memory().synchronize(); };
+    targets.push_back(t);
+    t.name = "cuda-graph";
+    t.submit = [](const std::function<void()>& calls) {
+      const cudaGraphExec_t exec = memory().capture(calls);
+      memory().launch(exec);
+      check(cudaGraphExecDestroy(exec), "cudaGraphExecDestroy");
+    };
     targets.push_back(std::move(t));
   }
+}
+
+Target replaying(const Target& target) {
+  Target t = target;
+  t.submit = [exec = cudaGraphExec_t{}](const std::function<void()>& calls) mutable {
+    if (exec == nullptr) exec = memory().capture(calls);
+    memory().launch(exec);
+  };
+  return t;
 }
 
 }  // namespace msa::verify

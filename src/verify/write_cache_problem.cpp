@@ -294,11 +294,13 @@ WriteOutput WriteProblem::run(Judge& judge) {
         &slots_, &index_slots_, &q_, &index_q_, &k_scale_, &v_scale_}) {
     if (a->given()) a->buffer().upload();
   }
-  if (spec_.insert) {
-    insert_cache(insert_args(Side::target));
-  } else {
-    write_cache(write_args(Side::target));
-  }
+  target_.submit([&] {
+    if (spec_.insert) {
+      insert_cache(insert_args(Side::target));
+    } else {
+      write_cache(write_args(Side::target));
+    }
+  });
   target_.synchronize();
   judge.require(last_backend() == target_.backend,
                 std::string("served by backend '") + last_backend() + "'");
