@@ -114,6 +114,16 @@ TEST(ReplayRun, PreemptionsKeepEveryRowRight) {
   EXPECT_GT(report.scheduler.evictions, 0);
 }
 
+TEST(ReplayRun, RequestsThatAreNotServedNeedNoPages) {
+  const std::vector<TraceRequest> trace = {{0, 130, 12, {8}}, {0, 2700, 6, {1, 2, 3, 4, 5, 6}}};
+  ReplayOptions options = small_options();
+  options.pages = 4;
+  EXPECT_THROW(run_replay(trace, options, {}), Error);
+  options.all = false;
+  options.requests = 1;
+  expect_served(run_replay(trace, options, {}));
+}
+
 struct Variant {
   const char* name;
   void (*set)(ReplayOptions&);
@@ -181,8 +191,8 @@ VerifierReport check_after(const Fault& fault, std::int64_t row) {
     if (verifier.report().rows > 0 || plan.items[0].seq_len() < 2400) return;
     fault(plan, tensors);
     const std::int64_t token = row < 0 ? plan.tokens() + row : row;
-    EXPECT_EQ(verifier.check_row(plan.items[0], token, token, tensors),
-              verifier.report().wrong == 0);
+    const bool right = verifier.check_row(plan.items[0], token, token, tensors);
+    EXPECT_EQ(right, verifier.report().wrong == 0);
   };
   run(options, hooks);
   EXPECT_EQ(verifier.report().rows, 1);

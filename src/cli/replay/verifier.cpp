@@ -26,8 +26,8 @@ constexpr double rotated_pair = 0x1p-20;  // of the pair's norm
 
 // One multiply-add of the reference, in those of the operators: on two AVX2 cores, the f64 loops
 // over one row take the time that the operators need for so many times the work.
-constexpr double reference_index_cost = 60;
-constexpr double reference_attend_cost = 40;
+constexpr double reference_index_cost = 80;
+constexpr double reference_attend_cost = 55;
 constexpr std::int64_t most_rows_per_step = 8;
 constexpr std::size_t most_complaints = 10;
 
