@@ -12,6 +12,7 @@
 #include "hwy/foreach_target.h"
 //
 #include "cpu/convert-inl.h"
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -44,8 +45,12 @@ struct Scratch {
 template <DType type>
 constexpr int parts = static_cast<int>(sizeof(float) / sizeof(Storage<type>));
 
+/// Whether NaN patterns are looked for. Only e4m3 has any to lose: its fast path reads NaN as ±480,
+/// and a block in which one was seen is done again.
+enum class Nans { ignored, kept };
+
 /// Element `part` of each 32-bit word.
-template <DType type, int part>
+template <DType type, Nans nans, int part>
 HWY_INLINE VF unpack(VU words) {
   const F32 df;
   const U32 du;
@@ -59,9 +64,23 @@ HWY_INLINE VF unpack(VU words) {
     const auto top = hn::BitCast(di, hn::ShiftLeft<24 - 8 * part>(words));
     const VU bits = hn::And(hn::BitCast(du, hn::ShiftRight<4>(top)), hn::Set(du, 0x87f00000u));
     const VF x = hn::Mul(hn::BitCast(df, bits), hn::Set(df, 0x1p120f));
+    if constexpr (nans == Nans::ignored) return x;
     return hn::IfThenElse(hn::Eq(hn::Abs(x), hn::Set(df, 480.0f)), hn::NaN(df), x);
   }
 }
+
+/// Bytes of e4m3 NaN met so far, as nonzero bytes.
+template <DType type, Nans nans>
+HWY_INLINE void watch_nan(VU words, VU& seen) {
+  if constexpr (type == DType::e4m3 && nans == Nans::ignored) {
+    const hn::Repartition<std::uint8_t, F32> d;
+    const auto low = hn::And(hn::BitCast(d, words), hn::Set(d, 0x7f));
+    const auto is_nan = hn::VecFromMask(d, hn::Eq(low, hn::Set(d, 0x7f)));
+    seen = hn::Or(seen, hn::BitCast(U32(), is_nan));
+  }
+}
+
+HWY_INLINE bool any_nan(VU seen) { return !hn::AllTrue(U32(), hn::Eq(seen, hn::Zero(U32()))); }
 
 template <DType type>
 HWY_INLINE VU load_words(const Storage<type>* p) {
@@ -82,9 +101,10 @@ void permute_query(const float* from, float* to) {
 }
 
 /// Products of `row_count` queries with `key_count` keys, summed over lanes in a fixed order.
-template <DType type, int row_count, int key_count>
+template <DType type, Nans nans, int row_count, int key_count>
 HWY_INLINE void direct_products(const float* queries, const Storage<type>* keys,
-                                std::int64_t stride, VF (&products)[key_count][row_count]) {
+                                std::int64_t stride, VF (&products)[key_count][row_count],
+                                VU& seen) {
   const F32 df;
   // A lone row would wait for its one chain: it takes a chain for each part of the words.
   constexpr int chains = row_count == 1 ? parts<type> : 1;
@@ -97,8 +117,9 @@ HWY_INLINE void direct_products(const float* queries, const Storage<type>* keys,
   for (std::int64_t d = 0; d < head_dim; d += lanes * parts<type>) {
     for (int k = 0; k < key_count; ++k) {
       const VU words = load_words<type>(keys + k * stride + d);
+      watch_nan<type, nans>(words, seen);
       const auto add = [&](auto part) {
-        const VF key = unpack<type, part>(words);
+        const VF key = unpack<type, nans, part>(words);
         for (int r = 0; r < row_count; ++r) {
           VF& chain = sum[k][r][part % chains];
           chain = hn::MulAdd(hn::Load(df, queries + r * head_dim + d + part * lanes), key, chain);
@@ -121,45 +142,56 @@ HWY_INLINE void direct_products(const float* queries, const Storage<type>* keys,
   }
 }
 
-/// `key_count` keys from key `first` on into the rows' running maxima.
-template <DType type, int row_count, int key_count>
+/// What a pass over the keys gathers.
+template <int row_count>
+struct DirectRows {
+  VF best[row_count];  // running maxima
+  VF nan[row_count];   // all ones where a product was NaN
+  VU seen;             // of watch_nan()
+};
+
+/// `key_count` keys from key `first` on.
+template <DType type, Nans nans, int key_count, int row_count>
 HWY_INLINE void direct_keys(const float* queries, const KeyBlock& block, std::int64_t first,
-                            const std::int64_t* visible, VF (&best)[row_count],
-                            VF (&nan)[row_count]) {
+                            const std::int64_t* visible, DirectRows<row_count>& rows) {
   const F32 df;
   VF products[key_count][row_count];
   const auto* keys = static_cast<const Storage<type>*>(block.data) + first * block.token_stride;
-  direct_products<type, row_count, key_count>(queries, keys, block.token_stride, products);
+  direct_products<type, nans, row_count, key_count>(queries, keys, block.token_stride, products,
+                                                    rows.seen);
   for (int k = 0; k < key_count; ++k) {
     for (int r = 0; r < row_count; ++r) {
       if (first + k >= visible[r]) continue;
       const VF x = products[k][r];
-      best[r] = hn::Max(best[r], x);
-      nan[r] = hn::Or(nan[r], hn::VecFromMask(df, hn::IsNaN(x)));
+      rows.best[r] = hn::Max(rows.best[r], x);
+      rows.nan[r] = hn::Or(rows.nan[r], hn::VecFromMask(df, hn::IsNaN(x)));
     }
   }
 }
 
-template <DType type, int row_count>
+template <DType type, Nans nans, int row_count>
 void direct_block(const Scratch& scratch, const KeyBlock& block, const std::int64_t* visible) {
   const F32 df;
   constexpr int group = row_count <= 2 ? 4 : 2;  // at most 8 accumulators
-  VF best[row_count], nan[row_count];
+  DirectRows<row_count> rows;
+  rows.seen = hn::Zero(U32());
   for (int r = 0; r < row_count; ++r) {
-    best[r] = hn::Set(df, negative_infinity);
-    nan[r] = hn::Zero(df);
+    rows.best[r] = hn::Set(df, negative_infinity);
+    rows.nan[r] = hn::Zero(df);
   }
   const std::int64_t keys = *std::max_element(visible, visible + row_count);
   std::int64_t k = 0;
   for (; k + group <= keys; k += group) {
-    direct_keys<type, row_count, group>(scratch.queries, block, k, visible, best, nan);
+    direct_keys<type, nans, group>(scratch.queries, block, k, visible, rows);
   }
-  for (; k < keys; ++k) {
-    direct_keys<type, row_count, 1>(scratch.queries, block, k, visible, best, nan);
+  for (; k < keys; ++k) direct_keys<type, nans, 1>(scratch.queries, block, k, visible, rows);
+  if constexpr (nans == Nans::ignored) {
+    if (any_nan(rows.seen))
+      return direct_block<type, Nans::kept, row_count>(scratch, block, visible);
   }
   for (int r = 0; r < row_count; ++r) {
-    hn::Store(best[r], df, scratch.best + r * lanes);
-    hn::Store(nan[r], df, scratch.nan + r * lanes);
+    hn::Store(rows.best[r], df, scratch.best + r * lanes);
+    hn::Store(rows.nan[r], df, scratch.nan + r * lanes);
   }
 }
 
@@ -180,28 +212,44 @@ HWY_INLINE hn::Vec<D> gather_words(D d, const T* keys, std::int64_t stride, std:
   }
 }
 
-template <DType type>
-HWY_INLINE void store_word(VU words, float* to) {
+template <DType type, Nans nans>
+HWY_INLINE void store_word(VU words, float* to, VU& seen) {
   const F32 df;
-  hn::Store(unpack<type, 0>(words), df, to);
-  hn::Store(unpack<type, 1>(words), df, to + panel_keys);
+  watch_nan<type, nans>(words, seen);
+  hn::Store(unpack<type, nans, 0>(words), df, to);
+  hn::Store(unpack<type, nans, 1>(words), df, to + panel_keys);
   if constexpr (parts<type> == 4) {
-    hn::Store(unpack<type, 2>(words), df, to + 2 * panel_keys);
-    hn::Store(unpack<type, 3>(words), df, to + 3 * panel_keys);
+    hn::Store(unpack<type, nans, 2>(words), df, to + 2 * panel_keys);
+    hn::Store(unpack<type, nans, 3>(words), df, to + 3 * panel_keys);
+  }
+}
+
+/// Asks for the part of the `lanes` keys from `keys` on that is due while elements [d, d + step)
+/// of the keys before them are packed: walking rows side by side defeats the hardware's own guess.
+template <DType type>
+HWY_INLINE void prefetch_keys(const Storage<type>* keys, std::int64_t stride, std::int64_t d) {
+  constexpr std::int64_t line = 64 / sizeof(Storage<type>);  // elements
+  for (std::int64_t i = 0; i < lanes / 4; ++i) {
+    const std::int64_t next = d / (4 * parts<type>)*(lanes / 4) + i;  // of the keys' lines
+    constexpr std::int64_t row = head_dim / line;
+    hwy::Prefetch(keys + next / row * stride + next % row * line);
   }
 }
 
 /// A page of 128 readable keys as f32 panels. Words are transposed before they are unpacked: a
 /// half or a quarter of the shuffles.
-template <DType type>
+template <DType type, Nans nans>
 void pack_page(const Storage<type>* keys, std::int64_t stride, float* to) {
   const U32 du;
+  VU seen = hn::Zero(du);
   const hn::Repartition<std::uint64_t, U32> dw;
   constexpr std::int64_t step = 4 * parts<type>;  // elements of 4 words
   for (std::int64_t k = 0; k < page_size; k += lanes) {
     const Storage<type>* from = keys + k * stride;
     float* panel = to + k / panel_keys * panel_keys * head_dim + k % panel_keys;
+    const bool last = k + lanes == page_size;
     for (std::int64_t d = 0; d < head_dim; d += step) {
+      if (!last) prefetch_keys<type>(from + lanes * stride, stride, d);
       const VU a = gather_words(du, from + d, stride, 0);
       const VU b = gather_words(du, from + d, stride, 1);
       const VU c = gather_words(du, from + d, stride, 2);
@@ -212,11 +260,17 @@ void pack_page(const Storage<type>* keys, std::int64_t stride, float* to) {
       const auto ce_high = hn::BitCast(dw, hn::InterleaveUpper(du, c, e));
       float* out = panel + d * panel_keys;
       constexpr std::int64_t word = parts<type> * panel_keys;
-      store_word<type>(hn::BitCast(du, hn::InterleaveLower(dw, ab_low, ce_low)), out);
-      store_word<type>(hn::BitCast(du, hn::InterleaveUpper(dw, ab_low, ce_low)), out + word);
-      store_word<type>(hn::BitCast(du, hn::InterleaveLower(dw, ab_high, ce_high)), out + 2 * word);
-      store_word<type>(hn::BitCast(du, hn::InterleaveUpper(dw, ab_high, ce_high)), out + 3 * word);
+      const auto store = [&](auto pairs, std::int64_t i) {
+        store_word<type, nans>(hn::BitCast(du, pairs), out + i * word, seen);
+      };
+      store(hn::InterleaveLower(dw, ab_low, ce_low), 0);
+      store(hn::InterleaveUpper(dw, ab_low, ce_low), 1);
+      store(hn::InterleaveLower(dw, ab_high, ce_high), 2);
+      store(hn::InterleaveUpper(dw, ab_high, ce_high), 3);
     }
+  }
+  if constexpr (nans == Nans::ignored) {
+    if (any_nan(seen)) pack_page<type, Nans::kept>(keys, stride, to);
   }
 }
 
@@ -225,7 +279,7 @@ template <DType type>
 void pack_block(const KeyBlock& block, const Scratch& scratch) {
   const auto* keys = static_cast<const Storage<type>*>(block.data);
   if (block.readable == page_size) {
-    pack_page<type>(keys, block.token_stride, scratch.keys);
+    pack_page<type, Nans::ignored>(keys, block.token_stride, scratch.keys);
     return;
   }
   auto* copy = reinterpret_cast<Storage<type>*>(scratch.copy);
@@ -237,7 +291,7 @@ void pack_block(const KeyBlock& block, const Scratch& scratch) {
       std::memset(copy + k * head_dim, 0, row_bytes);
     }
   }
-  pack_page<type>(copy, head_dim, scratch.keys);
+  pack_page<type, Nans::ignored>(copy, head_dim, scratch.keys);
 }
 
 /// `row_count` rows against one panel; keys at or past a row's `visible` do not count.
@@ -285,28 +339,30 @@ void panel_block(const Scratch& scratch, std::int64_t rows, const std::int64_t* 
       panel_rows<count, masked>(scratch.queries + r * head_dim, panel, k, visible + r,
                                 scratch.best + r * lanes, scratch.nan + r * lanes);
     };
-    std::int64_t r = 0;
-    for (; r + tile_rows <= rows; r += tile_rows) {
-      run(std::integral_constant<int, tile_rows>{}, r);
-    }
-    switch (rows - r) {
-      case 5:
-        run(std::integral_constant<int, 5>{}, r);
-        break;
-      case 4:
-        run(std::integral_constant<int, 4>{}, r);
-        break;
-      case 3:
-        run(std::integral_constant<int, 3>{}, r);
-        break;
-      case 2:
-        run(std::integral_constant<int, 2>{}, r);
-        break;
-      case 1:
-        run(std::integral_constant<int, 1>{}, r);
-        break;
-      default:
-        break;
+    for (std::int64_t r = 0, left = rows; left > 0;) {
+      // 4 + 4 and 4 + 3: a group of one or two rows would wait for its few chains.
+      const std::int64_t take = left > 8 ? tile_rows : left > tile_rows ? 4 : left;
+      switch (take) {
+        case 1:
+          run(std::integral_constant<int, 1>{}, r);
+          break;
+        case 2:
+          run(std::integral_constant<int, 2>{}, r);
+          break;
+        case 3:
+          run(std::integral_constant<int, 3>{}, r);
+          break;
+        case 4:
+          run(std::integral_constant<int, 4>{}, r);
+          break;
+        case 5:
+          run(std::integral_constant<int, 5>{}, r);
+          break;
+        default:
+          run(std::integral_constant<int, tile_rows>{}, r);
+      }
+      r += take;
+      left -= take;
     }
   }
 }
@@ -347,13 +403,13 @@ void score_rows(const QueryTile& tile, const KeyBlock& block, const Scratch& scr
   }
   switch (tile.rows()) {
     case 1:
-      return direct_block<type, 1>(scratch, block, visible);
+      return direct_block<type, Nans::ignored, 1>(scratch, block, visible);
     case 2:
-      return direct_block<type, 2>(scratch, block, visible);
+      return direct_block<type, Nans::ignored, 2>(scratch, block, visible);
     case 3:
-      return direct_block<type, 3>(scratch, block, visible);
+      return direct_block<type, Nans::ignored, 3>(scratch, block, visible);
     default:
-      return direct_block<type, 4>(scratch, block, visible);
+      return direct_block<type, Nans::ignored, 4>(scratch, block, visible);
   }
 }
 

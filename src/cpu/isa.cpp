@@ -8,10 +8,25 @@
 #include "msa/device.h"
 #include "msa/error.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace msa::cpu {
 namespace {
 
 std::atomic<int> testing_isa{-1};
+
+#if defined(__x86_64__)
+/// Half-precision conversions; not every compiler knows the name "f16c".
+bool has_f16c() {
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
 
 Isa choose() {
   const std::vector<Isa> available = available_isas();
@@ -46,8 +61,7 @@ std::vector<Isa> available_isas() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                    __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
-                    __builtin_cpu_supports("f16c");
+                    __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && has_f16c();
   if (avx2) isas.push_back(Isa::avx2);
   if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&

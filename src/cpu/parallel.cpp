@@ -9,13 +9,12 @@
 #include <atomic>
 #include <charconv>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <limits>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -113,6 +112,7 @@ class Pool {
  public:
   /// Runs the job on the caller and on up to `helpers` pool threads.
   void run(Job& job, int helpers) {
+    if (helpers == 0) return job.work();
     {
       const std::lock_guard lock(mutex_);
       start(helpers);
@@ -276,10 +276,6 @@ int configured_threads() {
   return count;
 }
 
-struct FreeAligned {
-  void operator()(void* memory) const { ::operator delete (memory, std::align_val_t{64}); }
-};
-
 }  // namespace
 
 int num_threads() {
@@ -304,27 +300,23 @@ void parallel_for(std::int64_t tasks, void (*body)(void* context, std::int64_t t
     function(
         hook.context.load(std::memory_order_acquire), tasks,
         [](void* j, std::int64_t task) { static_cast<Job*>(j)->run(task); }, &job);
-  } else if (const int threads = num_threads(); threads == 1) {
-    job.work();
   } else {
-    pool().run(job, static_cast<int>(std::min<std::int64_t>(threads, tasks)) - 1);
+    pool().run(job, static_cast<int>(std::min<std::int64_t>(num_threads(), tasks)) - 1);
   }
   job.rethrow();
 }
 
 void* thread_scratch(std::size_t bytes) {
-  struct Scratch {
-    std::unique_ptr<void, FreeAligned> memory;
-    std::size_t bytes = 0;
+  struct alignas(64) Line {
+    std::byte bytes[64];
   };
-  thread_local Scratch scratch;
-  if (scratch.bytes < bytes || scratch.memory == nullptr) {
-    scratch.bytes = 0;
-    scratch.memory.reset();
-    scratch.memory.reset(::operator new (std::max<std::size_t>(bytes, 64), std::align_val_t{64}));
-    scratch.bytes = bytes;
+  thread_local std::vector<Line> scratch;
+  const std::size_t lines = bytes / sizeof(Line) + 1;
+  if (scratch.size() < lines) {
+    scratch.clear();  // nothing to keep
+    scratch.resize(lines);
   }
-  return scratch.memory.get();
+  return scratch.data();
 }
 
 }  // namespace msa::cpu

@@ -23,14 +23,16 @@ double sum_of_squares(const float* x) {
   const hn::ScalableTag<double> df;
   const hn::Rebind<float, decltype(df)> dx;
   constexpr auto step = static_cast<std::int64_t>(hn::MaxLanes(df));
-  auto even = hn::Zero(df), odd = hn::Zero(df);
-  for (std::int64_t i = 0; i < head_dim; i += 2 * step) {
-    const auto a = hn::PromoteTo(df, hn::LoadU(dx, x + i));
-    const auto b = hn::PromoteTo(df, hn::LoadU(dx, x + i + step));
-    even = hn::MulAdd(a, a, even);
-    odd = hn::MulAdd(b, b, odd);
+  // Four chains, or the additions' latency would be most of a head's time.
+  constexpr int chains = 4;
+  hn::Vec<decltype(df)> sum[chains] = {hn::Zero(df), hn::Zero(df), hn::Zero(df), hn::Zero(df)};
+  for (std::int64_t i = 0; i < head_dim; i += chains * step) {
+    for (int c = 0; c < chains; ++c) {
+      const auto y = hn::PromoteTo(df, hn::LoadU(dx, x + i + c * step));
+      sum[c] = hn::MulAdd(y, y, sum[c]);
+    }
   }
-  return hn::GetLane(hn::SumOfLanes(df, hn::Add(even, odd)));
+  return hn::GetLane(hn::SumOfLanes(df, hn::Add(hn::Add(sum[0], sum[1]), hn::Add(sum[2], sum[3]))));
 }
 
 /// Factors of the norm: x · first is in f32's comfortable range, and second brings it to
