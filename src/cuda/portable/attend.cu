@@ -219,6 +219,7 @@ __device__ void softmax_step(const AttendParams& p, int keys, Shared<rows>& s) {
     }
     total = warp_sum(total);
     const float shrink = exp2f(before - shift);
+    __syncwarp();  // every lane has read `before`
     if (lane == 0) {
       s.maximum[g] = after;
       s.sum[g] = s.sum[g] * shrink + total;
