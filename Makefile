@@ -32,7 +32,7 @@ format-check: ## sources are formatted
 
 tidy: ## clang-tidy, warnings are errors
 	@tools/install_deps test
-	cmake -S . -B $(BUILD)/tidy $(CMAKE_FLAGS) -DCMAKE_C_COMPILER=clang-14 -DCMAKE_CXX_COMPILER=clang++-14 -DMSA_BUILD_TESTS=OFF
+	cmake -S . -B $(BUILD)/tidy $(CMAKE_FLAGS) -DCMAKE_C_COMPILER=clang-14 -DCMAKE_CXX_COMPILER=clang++-14 -DMSA_BUILD_TESTS=OFF -DMSA_CUDA=OFF
 	tools/run_tidy $(BUILD)/tidy $(JOBS)
 
 docs: ## the public headers' documentation is complete

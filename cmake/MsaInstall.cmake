@@ -28,5 +28,8 @@ file(RELATIVE_PATH MSA_PC_INCLUDEDIR ${pkgconfig_dir} ${CMAKE_INSTALL_FULL_INCLU
 foreach(path MSA_PC_PREFIX MSA_PC_LIBDIR MSA_PC_INCLUDEDIR)
   string(REGEX REPLACE "/$" "" ${path} "${${path}}")
 endforeach()
+if(MSA_CUDA_ENABLED)
+  set(MSA_PC_CUDA "-lcudart_static -ldl -lrt ")
+endif()
 configure_file(cmake/msa.pc.in ${PROJECT_BINARY_DIR}/msa.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/msa.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -11,11 +11,18 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 
 add_library(msa_settings INTERFACE)
 target_compile_features(msa_settings INTERFACE cxx_std_20)
-target_compile_options(msa_settings INTERFACE -Wall -Wextra $<$<BOOL:${MSA_WERROR}>:-Werror>)
+# nvcc hands its host compiler what follows -Xcompiler; device code contracts products as nvcc always does.
+set(host_code $<COMPILE_LANGUAGE:C,CXX>)
+set(cuda_code $<COMPILE_LANGUAGE:CUDA>)
+target_compile_options(msa_settings INTERFACE
+  $<${host_code}:-Wall> $<${host_code}:-Wextra> $<$<AND:${host_code},$<BOOL:${MSA_WERROR}>>:-Werror>
+  $<${cuda_code}:-Xcompiler=-Wall> $<${cuda_code}:-Xcompiler=-Wextra>
+  $<$<AND:${cuda_code},$<BOOL:${MSA_WERROR}>>:-Werror=all-warnings>)
 # Contracted products would make a reference or a bitwise promise depend on the compiler's mood.
-target_compile_options(msa_settings INTERFACE -ffp-contract=off)
+target_compile_options(msa_settings INTERFACE $<${host_code}:-ffp-contract=off>)
 target_include_directories(msa_settings INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
 if(MSA_SANITIZE)
-  target_compile_options(msa_settings INTERFACE -fsanitize=${MSA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_compile_options(msa_settings INTERFACE
+    "$<${host_code}:-fsanitize=${MSA_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=all>")
   target_link_options(msa_settings INTERFACE -fsanitize=${MSA_SANITIZE})
 endif()

@@ -24,8 +24,9 @@ template <class Args>
 const Backend& choose_backend(const char* op, const Args& args) {
   std::vector<std::string> failures;
   for (const Backend* backend : eligible_backends()) {
-    Reasons reasons = backend->unavailable();
-    if (reasons.empty()) reasons = backend->supports(args);
+    // Looked at first: a call on host memory must not start a device's driver.
+    Reasons reasons = backend->supports(args);
+    if (reasons.empty()) reasons = backend->unavailable();
     if (reasons.empty()) return *backend;
     for (const std::string& reason : reasons) {
       failures.push_back(

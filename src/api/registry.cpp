@@ -1,13 +1,19 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
-#include <array>
-
 #include "api/backend.h"
 #include "cpu/backend.h"
+#ifdef MSA_HAS_CUDA
+#include "cuda/backend.h"
+#endif
 
 namespace msa {
 
 std::span<const Backend* const> registered_backends() {
-  static const std::array<const Backend*, 1> backends = {&cpu::backend()};
+  static const Backend* const backends[] = {
+#ifdef MSA_HAS_CUDA
+      &cuda::portable_backend(),
+#endif
+      &cpu::backend(),
+  };
   return backends;
 }
 

@@ -359,13 +359,23 @@ void AttendProblem::upload() {
   for (const Array* a : {&q_, &selection_, &out_, &lse_, &workspace_, &k_scale_, &v_scale_}) {
     if (a->given()) a->buffer().upload();
   }
-  for (const auto& cache : caches_) {
-    if (spec_.first_page == 0) {
-      cache->upload();
-    } else {  // the pages in use lie at the end
-      const std::size_t begin = cache->bytes() / static_cast<std::size_t>(pool_) *
-                                static_cast<std::size_t>(spec_.first_page);
-      cache->upload(begin, cache->bytes() - begin);
+  if (spec_.first_page == 0) {
+    for (const auto& cache : caches_) cache->upload();
+    return;
+  }
+  // Of a reservation, the tiles of the pages in use, each with what its stride spans.
+  const auto upload_tile = [&](const Tensor& t, Buffer& cache, std::int64_t page,
+                               std::int64_t head) {
+    const std::byte* first = t.ptr<std::byte>() + (page * t.stride[0] + head * t.stride[1]) *
+                                                      static_cast<std::int64_t>(size_of(t.dtype));
+    const std::int64_t elements = (page_size - 1) * t.stride[2] + head_dim;
+    cache.upload(static_cast<std::size_t>(first - cache.data()),
+                 static_cast<std::size_t>(elements) * size_of(t.dtype));
+  };
+  for (std::int64_t page = spec_.first_page; page < pool_; ++page) {
+    for (std::int64_t head = 0; head < spec_.hkv; ++head) {
+      upload_tile(k_, *caches_.front(), page, head);
+      upload_tile(v_, *caches_.back(), page, head);
     }
   }
 }
@@ -377,7 +387,7 @@ AttendOutput AttendProblem::run(Judge& judge, const std::function<void(AttendArg
   if (change) change(call);
   const std::int64_t rows = call.batch.num_actual_tokens;
   judge.require(call.workspace.bytes <= spec_.workspace_cap, "workspace_size is above the cap");
-  attend(call);
+  target_.submit([&] { attend(call); });
   target_.synchronize();
   for (const Array* a : {&out_, &lse_, &workspace_}) a->buffer().download();
   judge.require(last_backend() == target_.backend,

@@ -44,7 +44,7 @@ void merge_into(const Target& target, const Partial& a, const Partial& b) {
   args.out = a.out.view(Side::target);
   args.lse = a.lse.view(Side::target);
   args.stream = target.stream;
-  merge_states(args);
+  target.submit([&] { merge_states(args); });
   target.synchronize();
   a.out.buffer().download();
   a.lse.buffer().download();

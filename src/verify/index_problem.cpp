@@ -230,14 +230,14 @@ IndexOutput IndexProblem::run(Judge& judge, const std::function<void(IndexArgs&)
   IndexArgs call = args(Side::target);
   if (change) change(call);
   judge.require(call.workspace.bytes <= spec_.workspace_cap, "workspace_size is above the cap");
-  index_blocks(call);
+  target_.submit([&] { index_blocks(call); });
   judge.require(last_backend() == target_.backend,
                 std::string("served by backend '") + last_backend() + "'");
   IndexScoresArgs scores = scores_args(call, Side::target);
   const Array scores_workspace = make_workspace(target_, workspace_size(scores));
   scores.workspace = {scores_workspace.buffer().data(Side::target),
                       scores_workspace.buffer().bytes()};
-  index_scores(scores);
+  target_.submit([&] { index_scores(scores); });
   SelectArgs select;
   select.scores = scores.scores;
   select.valid_blocks = valid_.view(Side::target);
@@ -248,7 +248,7 @@ IndexOutput IndexProblem::run(Judge& judge, const std::function<void(IndexArgs&)
   const Array select_workspace = make_workspace(target_, workspace_size(select));
   select.workspace = {select_workspace.buffer().data(Side::target),
                       select_workspace.buffer().bytes()};
-  select_blocks(select);
+  target_.submit([&] { select_blocks(select); });
   target_.synchronize();
   for (const Array* a : {&selection_, &again_, &scores_, &workspace_}) a->buffer().download();
 

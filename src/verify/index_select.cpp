@@ -75,7 +75,7 @@ std::vector<std::int32_t> run_select(const Target& target, const SelectSpec& s, 
   args.workspace = {workspace.buffer().data(Side::target), bytes};
   const std::vector<std::byte> before = snapshot(out);
   for (const Array* a : {&in, &counts, &out, &workspace}) a->buffer().upload();
-  select_blocks(args);
+  target.submit([&] { select_blocks(args); });
   target.synchronize();
   out.buffer().download();
   judge.require(last_backend() == target.backend,

@@ -134,6 +134,12 @@ void Buffer::download() {
   close_guards();
 }
 
+void Buffer::download(std::size_t offset, std::size_t bytes) {
+  if (target_ != host_) {
+    memory_->download(data(Side::host) + offset, data(Side::target) + offset, bytes);
+  }
+}
+
 bool Buffer::guards_intact() const {
   if (sparse_) return true;
   const auto intact = [](std::byte b) { return b == std::byte{guard_byte}; };

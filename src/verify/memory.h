@@ -39,7 +39,8 @@ class Buffer {
 
   void upload();  ///< all of it; a sparse buffer uploads by ranges
   void upload(std::size_t offset, std::size_t bytes);
-  void download();
+  void download();  ///< all of it; a sparse buffer downloads by ranges
+  void download(std::size_t offset, std::size_t bytes);
   /// After download(): whether both guard bands are as they were made.
   bool guards_intact() const;
 

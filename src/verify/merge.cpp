@@ -67,7 +67,7 @@ class MergeProblem {
       s->lse.buffer().upload();
     }
     const auto out_before = snapshot(to.out), lse_before = snapshot(to.lse);
-    merge_states(args(Side::target));
+    target_.submit([&] { merge_states(args(Side::target)); });
     target_.synchronize();
     to.out.buffer().download();
     to.lse.buffer().download();

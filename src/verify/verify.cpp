@@ -8,6 +8,9 @@
 #include <tuple>
 
 #include "cpu/isa.h"
+#ifdef MSA_HAS_CUDA
+#include "verify/cuda_target.h"
+#endif
 
 namespace msa::verify {
 namespace {
@@ -40,6 +43,9 @@ std::vector<Target> targets() {
     t.synchronize = [] {};
     all.push_back(std::move(t));
   }
+#ifdef MSA_HAS_CUDA
+  add_cuda_targets(all);
+#endif
   return all;
 }
 

@@ -46,6 +46,9 @@ struct Target {
   Stream stream;
   std::function<void()> activate;     // makes calls of this process use the target
   std::function<void()> synchronize;  // waits for the stream
+  /// Runs operator calls: at once, or captured in a graph that is then launched.
+  std::function<void(const std::function<void()>& calls)> submit =
+      [](const std::function<void()>& calls) { calls(); };
 };
 
 /// One promise, or one cell of a grid.
@@ -58,7 +61,8 @@ struct Case {
   bool cpu_only = false;  // about threads, instruction sets or sparse mappings
 };
 
-/// The targets of this machine: the CPU once per instruction set that it can execute.
+/// The targets of this machine: the CPU once per instruction set that it can execute, and the first
+/// CUDA device twice: by eager calls and by CUDA graphs.
 std::vector<Target> targets();
 
 /// The table, ordered by op and group; names are unique within a group.

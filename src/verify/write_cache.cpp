@@ -175,7 +175,7 @@ void add_memory(std::vector<Case>& cases, const WriteSpec& base) {
   const auto same = [&](const std::string& what, const WriteSpec& a, const WriteSpec& b,
                         bool slow = false) {
     cases.push_back({op_of(base), "memory", what,
-                     [a, b, what](const Target& t) { return check_same_bits(t, a, b, what); }, slow,
+                     [a, b, what](const Target& t) { return check_same_bits(t, a, b, what); },
                      slow});
   };
   for (DType kv : {DType::bf16, DType::e4m3}) {

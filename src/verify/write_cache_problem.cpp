@@ -263,6 +263,25 @@ bool WriteProblem::only_positions_changed(const Array& queries,
          queries.buffer().guards_intact();
 }
 
+/// Of a reservation, the slots that the call had to write.
+void WriteProblem::download_caches() {
+  if (!sparse()) {
+    for (const auto& b : buffers_) b->download();
+    return;
+  }
+  const auto download = [&](const View& view, std::int64_t slot, std::int64_t head) {
+    view.buffer->download(static_cast<std::size_t>(row(view, slot, head) - view.buffer->data()),
+                          head_dim * size_of(view.tensor.dtype));
+  };
+  for (std::int64_t t = 0; t < spec_.tokens; ++t) {
+    for (std::int64_t h = 0; in_main(t) && h < spec_.hkv; ++h) {
+      download(k_, i64(slots_, t), h);
+      download(v_, i64(slots_, t), h);
+    }
+    if (in_index(t)) download(index_, i64(index_slots_, t), 0);
+  }
+}
+
 WriteOutput WriteProblem::run(Judge& judge) {
   std::vector<std::vector<std::byte>> before;
   for (const auto& b : buffers_) {
@@ -275,16 +294,18 @@ WriteOutput WriteProblem::run(Judge& judge) {
         &slots_, &index_slots_, &q_, &index_q_, &k_scale_, &v_scale_}) {
     if (a->given()) a->buffer().upload();
   }
-  if (spec_.insert) {
-    insert_cache(insert_args(Side::target));
-  } else {
-    write_cache(write_args(Side::target));
-  }
+  target_.submit([&] {
+    if (spec_.insert) {
+      insert_cache(insert_args(Side::target));
+    } else {
+      write_cache(write_args(Side::target));
+    }
+  });
   target_.synchronize();
   judge.require(last_backend() == target_.backend,
                 std::string("served by backend '") + last_backend() + "'");
   for (const Array* a : {&q_, &index_q_}) a->buffer().download();
-  for (const auto& b : buffers_) b->download();
+  download_caches();
   if (!sparse()) {
     exclude_written(before);
     for (std::size_t i = 0; i < buffers_.size(); ++i) {

@@ -99,6 +99,7 @@ class WriteProblem {
                  std::int64_t elements, Poison poison);
   Tensor on(const View& view, Side side) const;
   std::byte* row(const View& view, std::int64_t slot, std::int64_t head) const;
+  void download_caches();
   void exclude_written(std::vector<std::vector<std::byte>>& snapshots) const;
   bool only_positions_changed(const Array& queries, const std::vector<std::byte>& before) const;
   bool sparse() const { return spec_.first_page > 0; }

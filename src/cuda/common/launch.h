@@ -1,0 +1,48 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "msa/types.h"
+
+/// \file
+/// Launches, checked: every CUDA error of a call becomes an msa::Error with the call's name.
+
+namespace msa::cuda {
+
+/// Throws Error(device) unless `status` is success; `what` is what was tried.
+void check(cudaError_t status, const char* op, const char* what);
+
+/// Makes `device` the calling thread's current device, and restores the one before.
+class DeviceGuard {
+ public:
+  DeviceGuard(const char* op, int device);
+  DeviceGuard(const DeviceGuard&) = delete;
+  DeviceGuard& operator=(const DeviceGuard&) = delete;
+  ~DeviceGuard();
+
+ private:
+  int device_;
+  int before_ = 0;
+};
+
+/// Most CTAs of a grid: kernels loop over their items, so that no count of items is too large.
+inline constexpr std::int64_t max_ctas = 1 << 16;
+
+/// Starts kernel(arguments) with one CTA an item, on the x axis alone; nothing where there is no
+/// item.
+template <class Params>
+void launch(const char* op, void (*kernel)(Params), std::int64_t items, int threads, Stream stream,
+            const Params& params) {
+  if (items <= 0) return;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(std::min(items, max_ctas)));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.stream = static_cast<cudaStream_t>(stream.handle);
+  check(cudaLaunchKernelEx(&config, kernel, params), op, "launch");
+}
+
+}  // namespace msa::cuda

@@ -1,0 +1,32 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+/// \file
+/// Reductions over the 32 lanes of a warp, in one fixed order.
+
+namespace msa::cuda {
+
+inline constexpr int warp_size = 32;
+
+/// combine() of all lanes' values, the same in every lane.
+template <class T, class Combine>
+__device__ inline T warp_reduce(T x, Combine combine) {
+  for (int lanes = warp_size / 2; lanes > 0; lanes /= 2) {
+    x = combine(x, __shfl_xor_sync(0xffffffffu, x, lanes));
+  }
+  return x;
+}
+
+template <class T>
+__device__ inline T warp_sum(T x) {
+  return warp_reduce(x, [](T a, T b) { return a + b; });
+}
+
+/// The largest; NaN does not count.
+__device__ inline float warp_max(float x) {
+  return warp_reduce(x, [](float a, float b) { return fmaxf(a, b); });
+}
+
+}  // namespace msa::cuda
