@@ -162,7 +162,9 @@ class Watch {
       if (known && item.first_position != computed_[r]) ++restarts_;
       if (!known || item.first_position != computed_[r]) {
         RC_ASSERT(item.first_position % group_tokens == 0);
-        RC_ASSERT(item.first_position < trace_[r].input_length);
+        // A request that starts over may find its whole prompt in the cache: what it had generated
+        // is left to compute then. One that starts for the first time computes its last token.
+        RC_ASSERT(item.first_position < trace_[r].input_length + (known ? 1 : 0));
       }
       computed_[r] = item.seq_len();
     }
