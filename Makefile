@@ -14,7 +14,7 @@ help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 run: build ## build, then serve a real request trace through sparse attention (about two minutes)
-	$(BUILD)/bin/msa replay data/mooncake_conversation_200.jsonl --json $(BUILD)/report.json --plot $(BUILD)/report.svg
+	$(BUILD)/src/cli/msa replay data/mooncake_conversation_200.jsonl --json $(BUILD)/report.json --plot $(BUILD)/report.svg
 
 build: ## install what is missing, build the library and the command
 	@tools/install_deps build
