@@ -24,9 +24,9 @@ class FaultLimit {
 }  // namespace
 
 void check_batch(Checker& check, const BatchMetadata& b) {
-  const bool counts_ok = check.range("num_decodes", b.num_decodes, 0, max_int32) &
-                         check.range("num_prefills", b.num_prefills, 0, max_int32) &
-                         check.range("num_actual_tokens", b.num_actual_tokens, 0, max_int32);
+  bool counts_ok = check.range("num_decodes", b.num_decodes, 0, max_int32);
+  counts_ok = check.range("num_prefills", b.num_prefills, 0, max_int32) && counts_ok;
+  counts_ok = check.range("num_actual_tokens", b.num_actual_tokens, 0, max_int32) && counts_ok;
   bool m_ok = true;
   if (b.num_decodes > 0) {
     m_ok = check.range("decode_query_len", b.decode_query_len, 1, max_decode_query_len,
