@@ -17,7 +17,7 @@ template <class T>
 std::vector<T> dense_of(const Tensor& view) {
   const std::vector<std::byte> bytes = dense_bytes(view);
   std::vector<T> values(bytes.size() / sizeof(T));
-  std::memcpy(values.data(), bytes.data(), bytes.size());
+  if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
 }
 

@@ -83,7 +83,7 @@ std::vector<std::int32_t> run_select(const Target& target, const SelectSpec& s, 
   judge.require(untouched_outside(out, before, s.tokens), "wrote outside of the selection's rows");
   const std::vector<std::byte> dense = dense_bytes(out.view().narrow(0, 0, s.tokens));
   std::vector<std::int32_t> ids(dense.size() / sizeof(std::int32_t));
-  std::memcpy(ids.data(), dense.data(), dense.size());
+  if (!dense.empty()) std::memcpy(ids.data(), dense.data(), dense.size());
   return ids;
 }
 
