@@ -15,6 +15,7 @@
 #include "cli/io/generate.h"
 #include "cpu/isa.h"
 #include "msa/error.h"
+#include "scratch.h"
 
 namespace msa::cli {
 namespace {
@@ -122,7 +123,7 @@ TEST(Bench, ReproducingCommandsNameTheWholeShape) {
 }
 
 TEST(Bench, BaselinesAreReadFromReports) {
-  const std::string path = testing::TempDir() + "bench_baseline.json";
+  const std::string path = scratch_folder() / "bench_baseline.json";
   std::ofstream(path) << R"({"cases":[{"case":"a","median_s":0.5},{"case":"b"}]})";
   const std::map<std::string, double> medians = read_baseline(path);
   EXPECT_EQ(medians, (std::map<std::string, double>{{"a", 0.5}}));

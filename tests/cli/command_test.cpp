@@ -8,6 +8,7 @@
 #include <set>
 
 #include "program.h"
+#include "scratch.h"
 
 namespace msa::cli {
 namespace {
@@ -60,7 +61,7 @@ TEST(Command, UnknownBackendsAndInstructionSetsAreCodeThree) {
 }
 
 TEST(Command, AFullStdoutIsAnError) {
-  const std::string err = scratch_folder() + "/full";
+  const std::string err = scratch_folder() / "full";
   const int status = std::system(("'" MSA_BINARY "' info >/dev/full 2>" + err).c_str());
   EXPECT_EQ(WEXITSTATUS(status), 2);
   EXPECT_TRUE(has(read_text(err), "cannot write to stdout"));
@@ -86,14 +87,14 @@ TEST(Command, InfoTellsTheMachineAndTheBuild) {
 
 TEST(Command, QuietPrintsReportsAlone) {
   EXPECT_EQ(run_msa("info --quiet").out, "");
-  const std::string path = scratch_folder() + "/info.json";
+  const std::string path = scratch_folder() / "info.json";
   const ProgramResult both = run_msa("info --json " + path);
   EXPECT_TRUE(has(both.out, "version"));
   EXPECT_TRUE(json::parse(read_text(path)).contains("version"));
 }
 
 TEST(Command, VerifyPrintsALineAGroup) {
-  const std::string path = scratch_folder() + "/verify.json";
+  const std::string path = scratch_folder() / "verify.json";
   const ProgramResult result = run_msa("verify --filter 'merge_*' --json " + path);
   EXPECT_EQ(result.code, 0) << result.out << result.err;
   EXPECT_TRUE(has(result.out, "PASS"));
@@ -105,7 +106,7 @@ TEST(Command, VerifyPrintsALineAGroup) {
 }
 
 TEST(Command, BenchReportsEveryOperator) {
-  const std::string path = scratch_folder() + "/bench.json";
+  const std::string path = scratch_folder() / "bench.json";
   const ProgramResult first = run_msa("bench all --tokens 3 --m 1" + tiny_bench + "--json " + path);
   ASSERT_EQ(first.code, 0) << first.err;
   EXPECT_TRUE(has(first.out, "decode 4/1 bf16 LBHNC m 1 batch 1 context 300")) << first.out;
@@ -141,7 +142,7 @@ TEST(Command, BenchComparesInstructionSetsInOneRun) {
 }
 
 TEST(Command, BenchReadsWorkloadFiles) {
-  const std::string path = scratch_folder() + "/w.jsonl";
+  const std::string path = scratch_folder() / "w.jsonl";
   std::ofstream(path) << R"({"op":"prefill","hq":4,"hkv":2,"kv":"e4m3","layout":"BHLNC",)"
                          R"("tokens":5,"batch":2,"context":130})"
                          "\n"
@@ -170,10 +171,10 @@ TEST(Command, CompletionsNameEveryCommandAndOption) {
 }
 
 TEST(Command, BashCompletesCommandsOptionsAndValues) {
-  const std::string script = scratch_folder() + "/msa.bash";
+  const std::string script = scratch_folder() / "msa.bash";
   std::ofstream(script) << run_msa("completions bash").out;
   const auto complete = [&](const std::string& words) {
-    const std::string out = scratch_folder() + "/words";
+    const std::string out = scratch_folder() / "words";
     const std::string command = "bash -c 'source " + script + "; COMP_WORDS=(" + words +
                                 "); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); _msa; "
                                 "echo ${COMPREPLY[*]}' >" +

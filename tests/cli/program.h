@@ -17,10 +17,4 @@ struct ProgramResult {
 /// Runs `ENVIRONMENT msa ARGUMENTS` with both streams caught.
 ProgramResult run_msa(const std::string& arguments, const std::string& environment = "");
 
-/// A folder of this test process, removed at its end.
-const std::string& scratch_folder();
-
-/// Contents of a file.
-std::string read_text(const std::string& path);
-
 }  // namespace msa::cli

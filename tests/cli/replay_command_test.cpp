@@ -1,61 +1,27 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
-#include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "program.h"
+#include "scratch.h"
+
 /// \file
 /// `msa replay` as a user runs it: the process, its exit code and its words.
 
+namespace msa::cli {
 namespace {
 
 using Json = nlohmann::json;
 
-struct Outcome {
-  int code = -1;
-  std::string out;
-  std::string err;
-};
-
-std::string slurp(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 class ReplayCommand : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (std::filesystem::temp_directory_path() / "msa_replay_XXXXXX").string();
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  Outcome msa(const std::string& arguments, const std::string& environment = "") const {
-    const std::string err = (folder_ / "stderr").string();
-    const std::string command =
-        environment + " '" MSA_BINARY "' " + arguments + " 2> '" + err + "'";
-    Outcome outcome;
-    FILE* pipe = popen(command.c_str(), "r");
-    if (pipe == nullptr) return outcome;
-    std::array<char, 4096> chunk;
-    while (const std::size_t n = fread(chunk.data(), 1, chunk.size(), pipe)) {
-      outcome.out.append(chunk.data(), n);
-    }
-    const int status = pclose(pipe);
-    outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    outcome.err = slurp(err);
-    return outcome;
-  }
   std::string write(const std::string& name, const std::string& text) const {
-    std::ofstream(folder_ / name) << text;
-    return "'" + (folder_ / name).string() + "'";
+    const std::string path = scratch_folder() / name;
+    std::ofstream(path) << text;
+    return "'" + path + "'";
   }
   /// Three requests, two of which share a prefix.
   std::string mooncake() const {
@@ -67,18 +33,16 @@ class ReplayCommand : public testing::Test {
         "\"hash_ids\":[1,2,4]}\n");
   }
   Json json(const std::string& arguments, const std::string& environment = "") const {
-    const Outcome outcome = msa("replay " + arguments + " --json", environment);
+    const ProgramResult outcome = run_msa("replay " + arguments + " --json", environment);
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     Json report = Json::parse(outcome.out, nullptr, false);
     EXPECT_TRUE(report.is_object()) << outcome.out;
     return report;
   }
-
-  std::filesystem::path folder_;
 };
 
 TEST_F(ReplayCommand, PrintsTheTableAndHowToRepeatIt) {
-  const Outcome outcome = msa("replay " + mooncake() + " --all --shard 4/1");
+  const ProgramResult outcome = run_msa("replay " + mooncake() + " --all --shard 4/1");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(outcome.err, "");
   for (const char* words :
@@ -129,14 +93,14 @@ TEST_F(ReplayCommand, ThePrintedCommandRepeatsTheRun) {
 TEST_F(ReplayCommand, ServesAnAzureTraceAndDrawsIt) {
   const std::string trace =
       write("trace.csv", "arrival_ms,input_length,output_length\n0,300,5\n52,40,8\n");
-  const std::string plot = (folder_ / "report.svg").string();
-  const std::string report = (folder_ / "report.json").string();
-  const Outcome outcome = msa("replay " + trace + " --all --shard 4/1 --seed 5 --plot '" + plot +
-                              "' --json '" + report + "'");
+  const std::string plot = scratch_folder() / "report.svg";
+  const std::string report = scratch_folder() / "report.json";
+  const ProgramResult outcome = run_msa("replay " + trace + " --all --shard 4/1 --seed 5 --plot '" +
+                                        plot + "' --json '" + report + "'");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_NE(outcome.out.find("seed 5"), std::string::npos);
-  EXPECT_EQ(slurp(plot).rfind("<svg ", 0), 0u);
-  EXPECT_EQ(Json::parse(slurp(report))["scheduler"]["cached_tokens"], 0);
+  EXPECT_EQ(read_text(plot).rfind("<svg ", 0), 0u);
+  EXPECT_EQ(Json::parse(read_text(report))["scheduler"]["cached_tokens"], 0);
 }
 
 TEST_F(ReplayCommand, RefusesWrongUseInWords) {
@@ -159,7 +123,7 @@ TEST_F(ReplayCommand, RefusesWrongUseInWords) {
       {trace + " --all --chunk 0", "'chunk' is 0"},
       {"", "trace is required"}};
   for (const Case& c : cases) {
-    const Outcome outcome = msa("replay " + c.arguments);
+    const ProgramResult outcome = run_msa("replay " + c.arguments);
     EXPECT_EQ(outcome.code, 2) << c.arguments;
     EXPECT_NE((outcome.err + outcome.out).find(c.words), std::string::npos) << c.arguments << "\n"
                                                                             << outcome.err;
@@ -167,3 +131,4 @@ TEST_F(ReplayCommand, RefusesWrongUseInWords) {
 }
 
 }  // namespace
+}  // namespace msa::cli

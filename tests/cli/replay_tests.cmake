@@ -13,7 +13,8 @@ foreach(name trace scheduler run)
   gtest_discover_tests(replay_${name}_test DISCOVERY_TIMEOUT 60)
 endforeach()
 
-add_executable(replay_command_test ${CMAKE_CURRENT_LIST_DIR}/replay_command_test.cpp)
+add_executable(replay_command_test
+  ${CMAKE_CURRENT_LIST_DIR}/program.cpp ${CMAKE_CURRENT_LIST_DIR}/replay_command_test.cpp)
 target_link_libraries(replay_command_test
   PRIVATE msa_settings nlohmann_json::nlohmann_json GTest::gtest_main)
 target_compile_definitions(replay_command_test PRIVATE MSA_BINARY="$<TARGET_FILE:msa_cli>")

@@ -10,6 +10,7 @@
 #include "common/numeric.h"
 #include "program.h"
 #include "reference/reference.h"
+#include "scratch.h"
 
 namespace msa::cli {
 namespace {
@@ -38,7 +39,7 @@ class Inputs {
     tensors_.push_back({name, view});
   }
   std::string write(const std::string& name) const {
-    const std::string path = scratch_folder() + "/" + name;
+    const std::string path = scratch_folder() / name;
     write_safetensors(path, tensors_, {});
     return path;
   }
@@ -71,7 +72,7 @@ void expect_close(const StoredTensor& out, const std::vector<double>& expected, 
 /// Runs the program on IN and compares what it wrote with the reference on the same file.
 void expect_reference(const std::string& in, const std::map<std::string, std::string>& options,
                       const std::string& arguments) {
-  const std::string out_path = scratch_folder() + "/out.safetensors";
+  const std::string out_path = scratch_folder() / "out.safetensors";
   const ProgramResult result = run_msa("run " + in + " -o " + out_path + arguments);
   ASSERT_EQ(result.code, 0) << result.err;
   const SafetensorsFile file = SafetensorsFile::open(in), out = SafetensorsFile::open(out_path);
@@ -108,7 +109,7 @@ TEST(RunCommand, ChoosesBlocksWhereTheFileHasNoSelection) {
   inputs.random("index_k", DType::bf16, {7, 128, 128});
   const std::string in = inputs.write("index.safetensors");
   expect_reference(in, {{"topk", "2"}}, " --topk 2");
-  const SafetensorsFile out = SafetensorsFile::open(scratch_folder() + "/out.safetensors");
+  const SafetensorsFile out = SafetensorsFile::open(scratch_folder() / "out.safetensors");
   EXPECT_EQ(out.find("selection")->shape, (std::vector<std::int64_t>{7, 2, 2}));
 }
 
@@ -128,7 +129,7 @@ TEST(RunCommand, ReportsAsJson) {
   Inputs inputs = batch(DType::bf16, {7, 2, 128, 256});
   inputs.integers("selection", std::vector<std::int32_t>(7, 0), {7, 1, 1});
   const ProgramResult result = run_msa("run " + inputs.write("json.safetensors") + " -o " +
-                                       scratch_folder() + "/json_out.safetensors --json");
+                                       scratch_folder() / "json_out.safetensors --json");
   ASSERT_EQ(result.code, 0) << result.err;
   const nlohmann::json report = nlohmann::json::parse(result.out);
   EXPECT_EQ(report.at("outputs").at("out"), "bf16 [7, 4, 128]");

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <filesystem>
 
 #include "msa/error.h"
+#include "scratch.h"
 
 namespace msa::cli {
 namespace {
@@ -34,11 +34,9 @@ class RunFile {
   void metadata(const std::string& key, const std::string& value) { metadata_[key] = value; }
 
   SafetensorsFile open() const {
-    const std::string path = testing::TempDir() + "run_inputs.safetensors";
+    const std::string path = scratch_folder() / "run_inputs.safetensors";
     write_safetensors(path, tensors_, metadata_);
-    SafetensorsFile file = SafetensorsFile::open(path);
-    std::filesystem::remove(path);  // the mapping stays
-    return file;
+    return SafetensorsFile::open(path);
   }
 
  private:

@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <numeric>
 
 #include "msa/error.h"
+#include "scratch.h"
 
 namespace msa::cli {
 namespace {
@@ -116,7 +116,7 @@ TEST(Safetensors, RefusesOverlapsGapsAndRepeats) {
 }
 
 TEST(Safetensors, WhatIsWrittenIsReadBack) {
-  const std::string path = testing::TempDir() + "round_trip.safetensors";
+  const std::string path = scratch_folder() / "round_trip.safetensors";
   std::vector<float> a(6);
   std::iota(a.begin(), a.end(), 0.5f);
   const std::uint16_t b[2] = {1, 2};
@@ -130,13 +130,12 @@ TEST(Safetensors, WhatIsWrittenIsReadBack) {
   EXPECT_EQ(std::memcmp(file.find("a")->bytes.data(), a.data(), 24), 0);
   EXPECT_EQ(std::memcmp(file.find("b")->bytes.data(), b, 4), 0);
   EXPECT_EQ(file.find("none")->shape, (std::vector<std::int64_t>{0, 4}));
-  std::filesystem::remove(path);
 }
 
 TEST(Safetensors, RefusesToWriteWhatIsNotDense) {
   const float a[8] = {};
   const TensorToStore tensors[] = {{"a", ConstTensor(a, DType::f32, {2, 2}, {4, 1})}};
-  EXPECT_THROW(write_safetensors(testing::TempDir() + "x", tensors, {}), Error);
+  EXPECT_THROW(write_safetensors(scratch_folder() / "x", tensors, {}), Error);
 }
 
 TEST(Safetensors, NamesTheFileThatCannotBeOpened) {
