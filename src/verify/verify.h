@@ -61,8 +61,8 @@ struct Case {
   bool cpu_only = false;  // about threads, instruction sets or sparse mappings
 };
 
-/// The targets of this machine: the CPU once per instruction set that it can execute, and the first
-/// CUDA device twice: by eager calls and by CUDA graphs.
+/// The targets of this machine: the CPU once per instruction set that it can execute, and each CUDA
+/// backend of the first device twice: by eager calls and by CUDA graphs.
 std::vector<Target> targets();
 
 /// The table, ordered by op and group; names are unique within a group.

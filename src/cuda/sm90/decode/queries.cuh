@@ -1,0 +1,108 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cfloat>
+#include <cmath>
+
+#include "cuda/common/convert.cuh"
+#include "cuda/sm90/decode/cta.cuh"
+#include "cuda/sm90/decode/traits.cuh"
+
+/// \file
+/// The queries of an item as operand B of the logits.
+
+namespace msa::cuda::sm90::decode {
+
+/// Byte offset of element (column, k) of a [n][128] operand of 16-bit elements: two halves of k,
+/// each with rows of 128 bytes whose 16-byte chunks are swizzled by the row.
+template <int n>
+__device__ inline int operand_offset(int column, int k) {
+  const int chunk = k % 64 / 8;
+  return k / 64 * (n * 128) + column * 128 + ((chunk ^ column % 8) * 16) + k % 8 * 2;
+}
+
+/// Four neighbouring elements of one query head a lane.
+template <class Cache, int n>
+class Queries {
+ public:
+  __device__ Queries(const Params& p, const Item& item) {
+    const int warp = static_cast<int>(threadIdx.x) / warp_size;
+    const int columns = item.rows * p.group;
+#pragma unroll
+    for (int i = 0; i < per_warp; ++i) {
+      const int column = warp + i * math_warps;
+      bits_[i] = {0, 0};
+      if (column >= columns) continue;
+      const std::uint16_t* from =
+          p.q + (item.first_token + column / p.group) * p.q_token +
+          (item.head * p.group + column % p.group) * p.q_head + threadIdx.x % warp_size * 4;
+      if (p.q_aligned) {
+        bits_[i] = *reinterpret_cast<const uint2*>(from);
+      } else {
+        bits_[i] = {from[0] | std::uint32_t{from[1]} << 16, from[2] | std::uint32_t{from[3]} << 16};
+      }
+    }
+  }
+
+  /// Writes them as products of the cache's type take them, and each column's row and logit factor.
+  __device__ void store(const Params& p, Shared<n>& s) const {
+    const int warp = static_cast<int>(threadIdx.x) / warp_size;
+    const int lane = static_cast<int>(threadIdx.x) % warp_size;
+    const double scale =
+        static_cast<double>(p.softmax_scale) * p.k_scale.value() * 1.4426950408889634074;  // log2 e
+#pragma unroll
+    for (int i = 0; i < per_warp; ++i) {
+      const int column = warp + i * math_warps;
+      float x[4];
+      widen(p, bits_[i], x);
+      int exponent = 0;
+      if constexpr (Cache::product == ptx::Operand::f16) {
+        float largest = 0;
+        for (float element : x) {
+          if (fabsf(element) <= FLT_MAX) largest = fmaxf(largest, fabsf(element));
+        }
+        largest = warp_max(largest);
+        // To just below f16's largest: no element overflows, and only those below 2^-31 of the
+        // largest round.
+        if (largest > 0) exponent = 14 - ilogbf(largest);
+        for (float& element : x) element = ldexpf(element, exponent);
+      }
+      if (lane == 0) {
+        s.row[column] = column / p.group;
+        const double factor = ldexp(scale, -exponent);
+        s.factor[column] =
+            static_cast<float>(fmin(fmax(factor, -double{FLT_MAX}), double{FLT_MAX}));
+      }
+      const std::uint32_t low = pack<Cache::product>(x[0], x[1]);
+      const std::uint32_t high = pack<Cache::product>(x[2], x[3]);
+      store_pair(s, column, position(4 * lane), low);
+      store_pair(s, column, position(4 * lane + 2), high);
+    }
+  }
+
+ private:
+  static constexpr int per_warp = n / math_warps;
+
+  __device__ static void widen(const Params& p, uint2 bits, float (&x)[4]) {
+    const std::uint32_t element[] = {bits.x & 0xffff, bits.x >> 16, bits.y & 0xffff, bits.y >> 16};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) x[i] = p.q_is_f16 ? f16_to_f32(element[i]) : bf16_to_f32(element[i]);
+  }
+
+  /// Where the products look for element d. In 8-bit caches a thread reads 16 bytes of a key at
+  /// once and takes what its registers hold for consecutive k steps; a dot product does not mind
+  /// the order: d = 32 c + 16 i + 4 s + 2 j + e is element 2 c + 8 j + e of k step 4 i + s.
+  __device__ static int position(int d) {
+    if constexpr (!Cache::widens) return d;
+    const int c = d / 32, step = d % 32 / 4, j = d / 2 % 2;
+    return step * 16 + 2 * c + 8 * j;
+  }
+
+  __device__ static void store_pair(Shared<n>& s, int column, int k, std::uint32_t bits) {
+    *reinterpret_cast<std::uint32_t*>(s.queries + operand_offset<n>(column, k)) = bits;
+  }
+
+  uint2 bits_[per_warp];
+};
+
+}  // namespace msa::cuda::sm90::decode
