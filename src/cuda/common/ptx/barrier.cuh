@@ -40,10 +40,11 @@ __device__ inline void sync_threads(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-/// A barrier of all threads of the cluster; shared memory written before is visible after.
+/// A barrier of all threads of the cluster, reached by whole warps; shared memory written before is visible after.
 __device__ inline void sync_cluster() {
-  ::cuda::ptx::barrier_cluster_arrive(::cuda::ptx::sem_release);
-  ::cuda::ptx::barrier_cluster_wait(::cuda::ptx::sem_acquire);
+  asm volatile(
+      "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::
+          : "memory");
 }
 
 /// Where the same variable lies in the shared memory of the cluster's CTA `rank`.
@@ -58,9 +59,11 @@ struct RingPlace {
   int slot = 0;
   std::uint32_t parity = 0;
 
-  __device__ void advance(int slots) {
-    if (++slot == slots) {
-      slot = 0;
+  /// `count` may be more than a round.
+  __device__ void advance(int slots, int count) {
+    slot += count;
+    while (slot >= slots) {
+      slot -= slots;
       parity ^= 1;
     }
   }

@@ -18,10 +18,9 @@ inline constexpr int math_threads = 32 * math_warps;
 inline constexpr int threads = 2 * math_threads;
 /// One CTA a SM leaves the memory idle while it computes (3.6 of 4.5 TB/s); two reach 4.49.
 inline constexpr int ctas_per_sm = 2;
-/// Registers of a thread: 128 at the start, then 64 columns need more than 168 for S, O and the
-/// softmax, and fetching few.
-inline constexpr int math_registers = 200;
-inline constexpr int fetch_registers = 56;
+/// Registers of a thread: 128 at the start, then more for S, O and its folds, and fewer for fetching.
+inline constexpr int math_registers = 208;
+inline constexpr int fetch_registers = 48;
 static_assert(math_threads * (math_registers + fetch_registers) * ctas_per_sm == 65536,
               "the SM's register file");
 /// Of the SM's 228 KB, less 1 KB that the system takes for each CTA.
@@ -40,20 +39,24 @@ struct ListView {
 /// Lists are made one item ahead of the products.
 inline constexpr int lists = 2;
 
+/// A partial result O of a cluster's CTA: [n][128] f32, columns padded so that the lanes of a warp
+/// store to 32 banks. It lies in the ring, whose boxes have all been used by then.
+inline constexpr int partial_stride = head_dim + 4;
+MSA_HOST_DEVICE constexpr std::size_t partial_bytes(int n) {
+  return static_cast<std::size_t>(n) * partial_stride * sizeof(float);
+}
+
 /// Shared memory outside the ring; n is the number of columns.
 template <int n>
 struct Shared {
   static constexpr int operand_bytes = n * head_dim * 2;
-  static constexpr int partial_bytes = n * head_dim * 4;
 
   /// Q, then P of one page: [n][128] of 16 bits as two halves [n][64] of 128-byte rows, swizzled.
+  /// The rows of out are collected in P's place.
   alignas(1024) unsigned char queries[operand_bytes];
   alignas(1024) unsigned char weights[operand_bytes];
-  /// Partial results O, each thread's registers in its own 16-byte cells.
-  alignas(16) unsigned char partial[partials(n)][partial_bytes];
-  /// Their (maximum, sum) of each column; every warp has a copy of its own, so that the fold needs
-  /// no barrier.
-  alignas(16) float2 stats[partials(n)][math_warps][n];
+  /// (maximum, sum) of each column of a result.
+  alignas(16) float2 stats[partials][n];
   /// Each warp's part of a column's maximum and sum.
   alignas(16) float maximum[n][math_warps];
   alignas(16) float sum[n][math_warps];
@@ -67,6 +70,9 @@ struct Shared {
   std::int32_t list_count[lists];
 };
 
+/// Entries of an array for `count` ids, which are read four at a time.
+MSA_HOST_DEVICE constexpr int padded(int count) { return (count + 3) / 4 * 4; }
+
 /// Bytes of the lists: ids and rows of each, and the four arrays they are made with.
 MSA_HOST_DEVICE constexpr std::size_t list_bytes(int capacity) {
   return static_cast<std::size_t>(capacity) * sizeof(std::int32_t) * (2 * lists + 4);
@@ -75,6 +81,7 @@ MSA_HOST_DEVICE constexpr std::size_t list_bytes(int capacity) {
 /// Slots of the ring in what the rest leaves.
 template <int n>
 constexpr int ring_slots(int capacity) {
+  static_assert(partials * partial_bytes(n) <= 3 * slot_bytes, "a ring of three slots holds them");
   const std::size_t rest = sizeof(Shared<n>) + list_bytes(capacity);
   const auto slots = static_cast<int>((shared_bytes - rest) / slot_bytes);
   return slots < max_slots ? slots : max_slots;

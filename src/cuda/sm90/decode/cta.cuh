@@ -21,17 +21,19 @@ struct Cta {
     scratch = {array(0), array(1), array(2), array(3)};
     lists_begin = array(4);
     capacity = p.capacity;
-    cluster_rank = static_cast<int>(blockIdx.x) % p.cluster;
-    const int share = segments(n) / p.cluster;
+    cluster_rank = static_cast<int>(blockIdx.x) & (p.cluster - 1);
+    const int share = segments(n) >> p.cluster_log2;
     first_segment = cluster_rank * share;
     end_segment = first_segment + share;
   }
 
-  __device__ void init_barriers(const Params& p) const {
-    for (int i = 0; i < p.slots; ++i) {
+  __device__ void init_barriers() const {
+#pragma unroll
+    for (int i = 0; i < max_slots; ++i) {
       ::cuda::ptx::mbarrier_init(&shared.slot_full[i], 1);
       ::cuda::ptx::mbarrier_init(&shared.slot_free[i], math_warps);
     }
+#pragma unroll
     for (int i = 0; i < lists; ++i) {
       ::cuda::ptx::mbarrier_init(&shared.list_full[i], 1);
       ::cuda::ptx::mbarrier_init(&shared.list_free[i], math_warps);
@@ -46,6 +48,11 @@ struct Cta {
   __device__ ListView list(const ptx::RingPlace& place) const {
     std::int32_t* ids = lists_begin + 2 * place.slot * capacity;
     return {ids, ids + capacity};
+  }
+
+  /// Cells of a partial result, see partial_stride.
+  __device__ float* partial(int slot) const {
+    return reinterpret_cast<float*>(ring + slot * partial_bytes(n));
   }
 
   /// This CTA's pages of a list of `length`.

@@ -2,6 +2,7 @@
 #include "cuda/sm90/decode/decode.h"
 
 #include "cuda/common/tensor_map.h"
+#include "cuda/sm90/decode/config.h"
 #include "cuda/sm90/decode/launch.h"
 #include "cuda/sm90/decode/params.h"
 #include "cuda/sm90/decode/plan.h"
@@ -34,6 +35,8 @@ Params make_params(const AttendArgs& a) {
   p.out_token = a.out.stride[0];
   p.out_head = a.out.stride[1];
   p.out_is_f16 = a.out.dtype == DType::f16;
+  p.out_aligned = reinterpret_cast<std::uintptr_t>(p.out) % 16 == 0 && p.out_token % 8 == 0 &&
+                  p.out_head % 8 == 0;
   p.lse = a.lse.given() ? a.lse.ptr<float>() : nullptr;
   p.lse_token = a.lse.stride[0];
   p.lse_head = a.lse.stride[1];
@@ -48,10 +51,12 @@ Params make_params(const AttendArgs& a) {
   p.m = static_cast<int>(a.batch.decode_query_len);
   p.kv_heads = static_cast<int>(cache.shape[1]);
   p.group = static_cast<int>(a.q.shape[1] / cache.shape[1]);
+  p.row_factor = row_factor(p.group);
   p.rows = item_rows(p.m, p.group);
   p.row_groups = (p.m + p.rows - 1) / p.rows;
-  p.capacity = p.rows * p.topk;
-  p.items = a.batch.num_decodes * p.kv_heads * p.row_groups;
+  p.capacity = padded(p.rows * p.topk);
+  // Of each item, out alone has 256 bytes: 2^31 of them exceed any device.
+  p.items = static_cast<int>(a.batch.num_decodes * p.kv_heads * p.row_groups);
   return p;
 }
 

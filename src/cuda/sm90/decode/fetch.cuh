@@ -8,42 +8,69 @@
 
 namespace msa::cuda::sm90::decode {
 
+/// Hints before the kernel may read anything: the maps, and into L2 the lengths and the beginning of
+/// the table row that the first item looks its pages up in (1,024 pages, 128 K tokens), which
+/// otherwise waits for the ids.
+__device__ inline void prefetch(const Params& p, int index) {
+  const int thread = static_cast<int>(threadIdx.x) - math_threads;
+  if (index >= p.items) return;
+  const Item item(p, index);
+  const auto fetch_line = [](const void* address) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+  };
+  constexpr int line = 128 / sizeof(std::int32_t);
+  if (thread < warp_size) {
+    if (thread * line < p.batch.table_width) {
+      fetch_line(p.batch.table + item.request * p.batch.table_row + thread * line);
+    }
+  } else if (thread == warp_size) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&p.k));
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&p.v));
+  } else if (thread == warp_size + 1) {
+    fetch_line(p.batch.seq_lens + item.request);
+  }
+}
+
 template <class Cache, int n>
 class Fetch {
  public:
   __device__ Fetch(const Params& p, const Cta<n>& cta) : p_(p), cta_(cta) {}
 
-  __device__ void item(std::int64_t index) {
+  __device__ void item(int index) {
     const Item item(p_, index);
     Shared<n>& s = cta_.shared;
     ptx::wait(s.list_free[list_.slot], list_.parity ^ 1);
     const int length =
-        build_list(p_, item, length_of(p_, item), cta_.list(list_), cta_.scratch);
-    if (threadIdx.x % warp_size == 0) {
+        build_list(p_, item, cta_.list(list_), cta_.scratch);
+    const int lane = static_cast<int>(threadIdx.x) % warp_size;
+    if (lane == 0) {
       s.list_count[list_.slot] = length;
       ptx::arrive(s.list_full[list_.slot]);
-      for (int i = cta_.first_page(length); i < cta_.end_page(length); ++i) {
-        half(p_.k, item.head, cta_.scratch.sorted[i]);
-        half(p_.v, item.head, cta_.scratch.sorted[i]);
-      }
+    }
+    for (int i = cta_.first_page(length); i < cta_.end_page(length); ++i) {
+      page(lane, item.head, cta_.scratch.sorted[i]);
     }
     __syncwarp();
-    list_.advance(lists);
+    list_.advance(lists, 1);
   }
 
  private:
-  /// K or V of one page.
-  __device__ void half(const CUtensorMap& map, int head, std::int32_t page) {
-    constexpr int boxes = Cache::widens ? 1 : 2;
+  static constexpr int halves = Cache::widens ? 1 : 2;  // boxes of K, and of V
+
+  /// K, then V of one page, one lane a box.
+  __device__ void page(int lane, int head, std::int32_t page) {
     Shared<n>& s = cta_.shared;
-    for (int box = 0; box < boxes; ++box) {
-      ptx::wait(s.slot_free[ring_.slot], ring_.parity ^ 1);
-      ptx::arrive_expecting(s.slot_full[ring_.slot], slot_bytes);
-      const std::int32_t place[] = {box * head_dim / boxes, 0, head, page};
+    if (lane < 2 * halves) {
+      ptx::RingPlace place = ring_;
+      place.advance(p_.slots, lane);
+      ptx::wait(s.slot_free[place.slot], place.parity ^ 1);
+      ptx::arrive_expecting(s.slot_full[place.slot], slot_bytes);
+      const std::int32_t corner[] = {lane % halves * (head_dim / halves), 0, head, page};
       ::cuda::ptx::cp_async_bulk_tensor(::cuda::ptx::space_cluster, ::cuda::ptx::space_global,
-                                        cta_.slot(ring_), &map, place, &s.slot_full[ring_.slot]);
-      ring_.advance(p_.slots);
+                                        cta_.slot(place), lane < halves ? &p_.k : &p_.v, corner,
+                                        &s.slot_full[place.slot]);
     }
+    ring_.advance(p_.slots, 2 * halves);
   }
 
   const Params& p_;

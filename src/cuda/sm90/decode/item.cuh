@@ -13,13 +13,13 @@
 namespace msa::cuda::sm90::decode {
 
 struct Item {
-  __device__ Item(const Params& p, std::int64_t index) {
-    const std::int64_t pair = index / p.row_groups;
-    first_row = static_cast<int>(index % p.row_groups) * p.rows;
+  __device__ Item(const Params& p, int index) {
+    const int pair = p.row_groups == 1 ? index : index / p.row_groups;
+    first_row = (index - pair * p.row_groups) * p.rows;
     rows = min(p.rows, p.m - first_row);
     request = pair / p.kv_heads;
-    head = static_cast<int>(pair % p.kv_heads);
-    first_token = request * p.m + first_row;
+    head = pair - request * p.kv_heads;
+    first_token = std::int64_t{request} * p.m + first_row;
   }
 
   /// Keys that row `row` of the item sees, of a request of `seq_len` keys.
@@ -28,7 +28,7 @@ struct Item {
     return max(seq_len - p.m + first_row + row + 1, 0);
   }
 
-  std::int64_t request;
+  int request;
   std::int64_t first_token;
   int head;
   int first_row;  // of the request
@@ -50,19 +50,24 @@ struct ListScratch {
 inline constexpr std::int32_t no_block = 0x7fffffff;
 
 /// Reads what the rows selected; what is not valid, or has no page, becomes no_block.
-__device__ inline void read_selection(const Params& p, const Item& item, std::int32_t seq_len,
-                                      int count, const ListScratch& scratch) {
+__device__ inline void read_selection(const Params& p, const Item& item, int count,
+                                      const ListScratch& scratch) {
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
   for (int i = lane; i < count; i += warp_size) {
-    const int row = i / p.topk;
+    const int row = item.rows == 1 ? 0 : i / p.topk;
     const std::int32_t id =
         p.selection[(item.first_token + row) * p.selection_token + item.head * p.selection_list +
-                    i % p.topk * p.selection_slot];
-    const std::int64_t visible = item.visible(p, seq_len, row);
-    const std::int64_t blocks = (visible + page_size - 1) / page_size;
+                    (i - row * p.topk) * p.selection_slot];
+    // Both loads are under way before either is looked at.
+    const std::int64_t visible = item.visible(p, length_of(p, item), row);
+    const auto blocks = static_cast<std::int32_t>((visible + page_size - 1) / page_size);
     std::int64_t page = -1;
-    if (id >= 0 && id < blocks && id % p.world == p.rank) {
-      page = find_page(p.batch, item.request, id / p.world, p.pages);
+    if (id >= 0 && id < blocks) {
+      if (p.world == 1) {
+        page = find_page(p.batch, item.request, id, p.pages);
+      } else if (id % p.world == p.rank) {
+        page = find_page(p.batch, item.request, id / p.world, p.pages);
+      }
     }
     scratch.id[i] = page < 0 ? no_block : id;
     scratch.page[i] = static_cast<std::int32_t>(page);
@@ -70,36 +75,70 @@ __device__ inline void read_selection(const Params& p, const Item& item, std::in
   __syncwarp();
 }
 
+/// The usual case, one row with at most 32 ids as the indexer writes them (ascending, none twice,
+/// holes last): they are the list already. Returns −1 in every other case.
+__device__ inline int take_sorted(const Item& item, int count, const ListView& list,
+                                  const ListScratch& scratch) {
+  if (item.rows > 1 || count > warp_size) return -1;
+  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+  const std::int32_t id = lane < count ? scratch.id[lane] : no_block;
+  const std::int32_t before = __shfl_up_sync(0xffffffffu, id, 1);
+  const bool in_order = lane == 0 || id > before || id == no_block;
+  if (!__all_sync(0xffffffffu, in_order)) return -1;
+  const unsigned valid = __ballot_sync(0xffffffffu, id != no_block);
+  if (id != no_block) {
+    list.id[lane] = id;
+    list.rows[lane] = 1;
+    scratch.sorted[lane] = scratch.page[lane];
+  }
+  __syncwarp();
+  return __popc(valid);
+}
+
+/// Ids four at a time; the arrays are padded to a multiple of four.
+__device__ inline int4 four(const std::int32_t* ids, int i) {
+  return *reinterpret_cast<const int4*>(ids + i);
+}
+
 /// The ascending list of the distinct valid blocks of all rows; their pages are left in
 /// `scratch.sorted`. One warp; returns the length. Every id is compared with every other: there are
-/// 16 to 64 of them in the usual shapes.
-__device__ inline int build_list(const Params& p, const Item& item, std::int32_t seq_len,
-                                 const ListView& list, const ListScratch& scratch) {
+/// 64 of them in the usual shapes.
+__device__ inline int build_list(const Params& p, const Item& item, const ListView& list,
+                                 const ListScratch& scratch) {
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
   const int count = item.rows * p.topk;
-  read_selection(p, item, seq_len, count, scratch);
+  read_selection(p, item, count, scratch);
+  int length = take_sorted(item, count, list, scratch);
+  if (length >= 0) return length;
 
-  int length = 0;
+  if (lane < 4 && count + lane < padded(count)) scratch.id[count + lane] = no_block;
+  __syncwarp();
+  length = 0;
   for (int i = lane; i - lane < count; i += warp_size) {
-    std::int32_t id = i < count ? scratch.id[i] : no_block;
-    for (int j = 0; j < count && j < i; ++j) {
-      if (scratch.id[j] == id) id = no_block;
+    const std::int32_t id = i < count ? scratch.id[i] : no_block;
+    int repeats = 0;
+    for (int j = 0; j < i && j < count; j += 4) {
+      const int4 other = four(scratch.id, j);
+      repeats += (other.x == id) + (other.y == id && j + 1 < i) + (other.z == id && j + 2 < i) +
+                 (other.w == id && j + 3 < i);
     }
-    if (i < count) scratch.first[i] = id;
-    length += __popc(__ballot_sync(0xffffffffu, id != no_block));
+    const bool first = id != no_block && repeats == 0;
+    if (i < padded(count)) scratch.first[i] = first ? id : no_block;
+    length += __popc(__ballot_sync(0xffffffffu, first));
   }
   __syncwarp();
 
   for (int i = lane; i < count; i += warp_size) {
     const std::int32_t id = scratch.first[i];
     if (id == no_block) continue;
-    std::int32_t rows = 0;
     int rank = 0;
+    for (int j = 0; j < count; j += 4) {
+      const int4 other = four(scratch.first, j);
+      rank += (other.x < id) + (other.y < id) + (other.z < id) + (other.w < id);
+    }
+    std::int32_t rows = 0;
     for (int row = 0, j = 0; row < item.rows; ++row) {
-      for (int end = j + p.topk; j < end; ++j) {
-        if (scratch.id[j] == id) rows |= 1 << row;
-        if (scratch.first[j] < id) ++rank;
-      }
+      for (int end = j + p.topk; j < end; ++j) rows |= (scratch.id[j] == id) << row;
     }
     list.id[rank] = id;
     list.rows[rank] = rows;

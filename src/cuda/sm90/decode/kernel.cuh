@@ -15,20 +15,21 @@ __global__ __launch_bounds__(threads, ctas_per_sm) void decode_kernel(
     const __grid_constant__ Params p) {
   extern __shared__ __align__(1024) unsigned char memory[];
   const Cta<n> cta(p, memory);
-  if (threadIdx.x == 0) cta.init_barriers(p);
+  if (threadIdx.x == 0) cta.init_barriers();
+  if (threadIdx.x >= math_threads) prefetch(p, static_cast<int>(blockIdx.x) >> p.cluster_log2);
   __syncthreads();
   // The kernel before may have written anything that is read from here on; the one behind may
   // start to set itself up.
   cudaGridDependencySynchronize();
   cudaTriggerProgrammaticLaunchCompletion();
 
-  const std::int64_t first = blockIdx.x / p.cluster;
-  const std::int64_t step = gridDim.x / p.cluster;
+  const int first = static_cast<int>(blockIdx.x) >> p.cluster_log2;
+  const int step = static_cast<int>(gridDim.x) >> p.cluster_log2;
   if (threadIdx.x >= math_threads) {
     ptx::keep_registers<fetch_registers>();
     const bool fetches = threadIdx.x < math_threads + warp_size;
     Fetch<Cache, n> fetch(p, cta);
-    for (std::int64_t i = first; i < p.items; i += step) {
+    for (int i = first; i < p.items; i += step) {
       if (fetches) fetch.item(i);
       if (p.cluster > 1) {
         ptx::sync_cluster();
@@ -38,15 +39,15 @@ __global__ __launch_bounds__(threads, ctas_per_sm) void decode_kernel(
   } else {
     ptx::take_registers<math_registers>();
     Math<Cache, n> math(p, cta);
-    for (std::int64_t i = first; i < p.items; i += step) {
+    for (int i = first; i < p.items; i += step) {
       const Item item(p, i);
       math.item(item);
-      const Write<Cache, n> write(p, cta, item);
       if (p.cluster == 1) {
-        write.own();
+        math.write(item);
       } else {
+        math.publish();
         ptx::sync_cluster();  // every CTA's partial results are complete
-        write.share();
+        write_share(p, cta, item, math.length());
         ptx::sync_cluster();  // and have been read
       }
     }

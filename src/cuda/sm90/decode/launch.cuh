@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
 
 #include "cuda/common/launch.h"
 #include "cuda/sm90/decode/kernel.cuh"
@@ -34,6 +35,7 @@ void launch_columns(Params& p, int device, Stream stream) {
         "cudaDeviceGetAttribute");
   const std::int64_t resident = std::int64_t{ctas_per_sm} * sms;
   p.cluster = cluster_size(p.items, resident, n);
+  p.cluster_log2 = std::countr_zero(static_cast<unsigned>(p.cluster));
   p.slots = ring_slots<n>(p.capacity);
 
   cudaLaunchAttribute attributes[2];
@@ -42,7 +44,7 @@ void launch_columns(Params& p, int device, Stream stream) {
   attributes[1].id = cudaLaunchAttributeClusterDimension;
   attributes[1].val.clusterDim = {static_cast<unsigned>(p.cluster), 1, 1};
   cudaLaunchConfig_t config{};
-  // A cluster's CTAs all start at once; items beyond the resident CTAs are taken in turn.
+  // Clusters all start at once; without, items beyond the resident CTAs are taken in turn.
   config.gridDim = dim3(static_cast<unsigned>(
       p.cluster > 1 ? p.items * p.cluster : p.items < resident ? p.items : resident));
   config.blockDim = dim3(threads);
@@ -60,10 +62,8 @@ void launch_cache(Params& p, int device, Stream stream) {
       return launch_columns<Cache, 8>(p, device, stream);
     case 16:
       return launch_columns<Cache, 16>(p, device, stream);
-    case 32:
-      return launch_columns<Cache, 32>(p, device, stream);
     default:
-      return launch_columns<Cache, 64>(p, device, stream);
+      return launch_columns<Cache, 32>(p, device, stream);
   }
 }
 

@@ -1,10 +1,13 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/sm90/decode/cta.cuh"
 #include "cuda/sm90/decode/fold.cuh"
 #include "cuda/sm90/decode/queries.cuh"
 #include "cuda/sm90/decode/traits.cuh"
+#include "cuda/sm90/decode/write.cuh"
 
 /// \file
 /// The warpgroup that computes. Both products are transposed ("swapAB"), as the queries are few:
@@ -26,7 +29,7 @@ class Math {
         warp_(thread_ / warp_size),
         lane_(thread_ % warp_size) {}
 
-  /// Leaves the item's partial results in shared memory.
+  /// Sums this CTA's pages of the item.
   __device__ void item(const Item& item) {
     const Queries<Cache, n> queries(p_, item);  // the loads start before the list is complete
     seq_len_ = length_of(p_, item);
@@ -34,22 +37,59 @@ class Math {
     ptx::fence_async_proxy();
     sync();
     ptx::wait(s_.list_full[list_.slot], list_.parity);
-    const int length = s_.list_count[list_.slot];
-    if (p_.cluster == 1 && partials(n) > 1) reset(total_slot);
+    length_ = s_.list_count[list_.slot];
+    total_.empty = true;
+    group_.empty = true;
     for (int segment = cta_.first_segment; segment < cta_.end_segment; ++segment) {
-      begin_segment(segment);
-      const int end = segment_begin(segment + 1, length, n);
-      for (int i = segment_begin(segment, length, n); i < end; ++i) {
-        page(item, i, i + 1 == end);
+      const int begin = segment_begin(segment, length_, n);
+      const int end = segment_begin(segment + 1, length_, n);
+      if (begin < end) {
+        for (int i = begin; i < end; ++i) page(item, i, i == begin, i + 1 == end);
+        sync();  // the warps' sums are there
+        if constexpr (grouped) fold(group_, [&](int i) { return segment_stats(i); }, o_);
+        group_.empty = false;
       }
-      if (!fresh_) fold_segment(slot_of(segment));
-      if (p_.cluster == 1 && partials(n) > 1 &&
-          segment % segments_per_group(n) == segments_per_group(n) - 1) {
-        fold_group();
-      }
+      const bool ends_group = (segment + 1) % segments_per_group(n) == 0;
+      if (!ends_group || segment + 1 == cta_.end_segment) continue;
+      fold_group();  // in a cluster of two this only keeps the first of two groups
     }
     if (lane_ == 0) ptx::arrive(s_.list_free[list_.slot]);
-    list_.advance(lists);
+    list_.advance(lists, 1);
+  }
+
+  /// Pages of the item's list.
+  __device__ int length() const { return length_; }
+
+  /// Hands this CTA's groups over to the cluster.
+  __device__ void publish() const {
+    const auto stats_of = [&](int i) { return group_stats(i); };
+    if (p_.cluster == 2) {
+      if (!total_.empty) put(0, [&](int i) { return total_.stats[i]; }, total_.o);
+      if (!group_.empty) put(1, stats_of, group_o());
+    } else if (!group_.empty) {
+      put(0, stats_of, group_o());
+    }
+  }
+
+  /// Writes the rows of an item that is this CTA's alone.
+  __device__ void write(const Item& item) {
+    fold_group();
+    const float v_scale = p_.v_scale.value();
+#pragma unroll
+    for (int i = 0; i < columns; ++i) {
+      if (total_.empty) total_.stats[i] = {-INFINITY, 0};
+      const Normalize normalize(total_.stats[i], v_scale);
+      const int at = 4 * (i / 2) + i % 2;
+#pragma unroll
+      for (int tile = 0; tile < 2; ++tile) {
+        o_[tile][at] = normalize(total_.o[tile][at]);
+        o_[tile][at + 2] = normalize(total_.o[tile][at + 2]);
+      }
+    }
+    put_stats(0, [&](int i) { return total_.stats[i]; });
+    store_rows();
+    sync();
+    copy_rows(item);
   }
 
  private:
@@ -57,29 +97,13 @@ class Math {
   static constexpr int columns = n / 4;         // of a thread
   static constexpr int accumulators = n / 2;    // of a thread and tile
   static constexpr int k_steps = head_dim / 16;
-  static constexpr int total_slot = partials(n) - 1;
+  /// Batches of widened registers in use by the tensor cores while the next is widened.
+  static constexpr int batches_in_flight = n <= 16 ? 1 : 0;
+  static constexpr bool grouped = segments_per_group(n) > 1;
 
   __device__ void sync() const { ptx::sync_threads(1, math_threads); }
 
-  /// Shared memory of a partial result: a group's, or the total where groups are single segments.
-  __device__ int slot_of(int segment) const {
-    if (p_.cluster == 1 || p_.cluster > groups) return 0;
-    return segment / segments_per_group(n) % (groups / p_.cluster);
-  }
-
-  __device__ void reset(int slot) const {
-    for (int column = lane_; column < n; column += warp_size) {
-      s_.stats[slot][warp_][column] = no_keys();
-    }
-    __syncwarp();
-  }
-
-  __device__ void begin_segment(int segment) {
-    const bool starts_slot = segments_per_group(n) == 1 && p_.cluster == 1
-                                 ? segment == 0
-                                 : segment == cta_.first_segment ||
-                                       segment % segments_per_group(n) == 0;
-    if (starts_slot) reset(slot_of(segment));
+  __device__ void begin_segment() {
     fresh_ = true;
 #pragma unroll
     for (int i = 0; i < columns; ++i) {
@@ -89,7 +113,8 @@ class Math {
   }
 
   /// One page of the list enters the segment.
-  __device__ void page(const Item& item, int index, bool ends_segment) {
+  __device__ void page(const Item& item, int index, bool first, bool last) {
+    if (first) begin_segment();
     const std::int32_t id = cta_.list(list_).id[index];
     const std::int32_t rows = cta_.list(list_).rows[index];
     float s[2][accumulators];
@@ -101,16 +126,16 @@ class Math {
       mask(item, rows, first_key, s);
     }
     softmax(s);
-    store_weights(s);
-    if (ends_segment) store_sums();
+    store_transposed(
+        [](float first, float second) { return pack<Cache::product>(first, second); }, s);
 
     const int keys = seq_len_ - first_key;  // the page's slots that hold a key of the request
     if constexpr (!Cache::widens) {
       if (keys < page_size) clear_values(keys);
     }
     ptx::fence_async_proxy();
-    sync();  // P is complete, and with it the sums of the segment
-    values(keys);
+    sync();  // P is complete
+    values(keys, last);
     fresh_ = false;
   }
 
@@ -143,14 +168,14 @@ class Math {
                        i + k > 0);
           }
           ptx::wgmma_commit();
-          ptx::wgmma_wait<1>();  // one batch of registers is widened while another is used
+          ptx::wgmma_wait<batches_in_flight>();
         }
       }
       ptx::wgmma_wait();
       release(1);
     } else {
       ptx::RingPlace second = ring_;
-      second.advance(p_.slots);
+      second.advance(p_.slots, 1);
       await(ring_);
       await(second);
       const std::uint32_t keys[] = {ptx::shared_address(cta_.slot(ring_)),
@@ -171,8 +196,9 @@ class Math {
     }
   }
 
-  /// O^T += V^T · P^T of the page whose logits came before; slots from `keys` on hold no key.
-  __device__ void values(int keys) {
+  /// O^T += V^T · P^T of the page whose logits came before; slots from `keys` on hold no key. The
+  /// sums of a segment's last page are exchanged in the meantime.
+  __device__ void values(int keys, bool last) {
     const std::uint32_t p = ptx::shared_address(s_.weights);
     if constexpr (Cache::widens) {
       await(ring_);
@@ -208,13 +234,14 @@ class Math {
           }
         }
         ptx::wgmma_commit();
-        ptx::wgmma_wait<1>();
+        ptx::wgmma_wait<batches_in_flight>();
       }
+      if (last) store_sums();
       ptx::wgmma_wait();
       release(1);
     } else {
       ptx::RingPlace second = ring_;
-      second.advance(p_.slots);
+      second.advance(p_.slots, 1);
       await(ring_);
       await(second);
       const std::uint32_t v[] = {ptx::shared_address(cta_.slot(ring_)),
@@ -230,6 +257,7 @@ class Math {
         }
       }
       ptx::wgmma_commit();
+      if (last) store_sums();
       ptx::wgmma_wait();
       release(2);
     }
@@ -246,7 +274,7 @@ class Math {
     for (int i = 0; i < count; ++i) {
       __syncwarp();
       if (lane_ == 0) ptx::arrive(s_.slot_free[ring_.slot]);
-      ring_.advance(p_.slots);
+      ring_.advance(p_.slots, 1);
     }
   }
 
@@ -333,19 +361,20 @@ class Math {
     }
   }
 
-  /// P, rounded to the product type, as operand B: [n][128 keys].
-  __device__ void store_weights(const float (&s)[2][accumulators]) const {
-    // Matrix i of a lane's address: tile i / 2, keys 16 w + 8 (i mod 2) of it, 8 columns.
+  /// Tiles of 64 rows, transposed, as [n][128] of 16 bits in P's place: P, or the rows of out.
+  template <class Pack>
+  __device__ void store_transposed(Pack pack_two, const float (&x)[2][accumulators]) const {
+    // Matrix i of a lane's address: tile i / 2, rows 16 w + 8 (i mod 2) of it, 8 columns.
     const int matrix = lane_ / 8, row = lane_ % 8;
     const int chunk = (2 * warp_ + matrix % 2) ^ row;
     const std::uint32_t address = ptx::shared_address(s_.weights) + matrix / 2 * (n * 128) +
                                   row * 128 + chunk * 16;
 #pragma unroll
     for (int j = 0; j < pairs; ++j) {
-      const std::uint32_t bits[] = {pack<Cache::product>(s[0][4 * j], s[0][4 * j + 1]),
-                                    pack<Cache::product>(s[0][4 * j + 2], s[0][4 * j + 3]),
-                                    pack<Cache::product>(s[1][4 * j], s[1][4 * j + 1]),
-                                    pack<Cache::product>(s[1][4 * j + 2], s[1][4 * j + 3])};
+      const std::uint32_t bits[] = {pack_two(x[0][4 * j], x[0][4 * j + 1]),
+                                    pack_two(x[0][4 * j + 2], x[0][4 * j + 3]),
+                                    pack_two(x[1][4 * j], x[1][4 * j + 1]),
+                                    pack_two(x[1][4 * j + 2], x[1][4 * j + 3])};
       ptx::store_matrices_transposed(address + j * 8 * 128, bits);
     }
   }
@@ -369,54 +398,125 @@ class Math {
       for (int i = keys * 8 + thread_; i < page_size * 8; i += math_threads) {
         reinterpret_cast<uint4*>(cta_.slot(place))[i] = {0, 0, 0, 0};
       }
-      place.advance(p_.slots);
+      place.advance(p_.slots, 1);
     }
   }
 
-  __device__ float4& cell(int slot, int tile, int pair) const {
-    return reinterpret_cast<float4*>(s_.partial[slot])[(tile * pairs + pair) * math_threads +
-                                                       thread_];
-  }
-  __device__ float4& stats(int slot, int pair) const {
-    return *reinterpret_cast<float4*>(&s_.stats[slot][warp_][column(pair)]);
+  /// A run of pages: its segments or groups so far.
+  struct Run {
+    bool empty;
+    float o[2][accumulators];
+    Stats stats[columns];
+  };
+
+  __device__ Stats segment_stats(int i) const {
+    const auto& parts = *reinterpret_cast<const float4*>(s_.sum[column(i / 2) + i % 2]);
+    return {maximum_[i], (parts.x + parts.y) + (parts.z + parts.w)};
   }
 
-  __device__ void fold_segment(int slot) {
-#pragma unroll
-    for (int j = 0; j < pairs; ++j) {
-      float sum[2];
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const auto& parts = *reinterpret_cast<const float4*>(s_.sum[column(j) + e]);
-        sum[e] = (parts.x + parts.y) + (parts.z + parts.w);
-      }
-      fold(slot, j, {maximum_[2 * j], sum[0], maximum_[2 * j + 1], sum[1]},
-           [&](int tile) -> float4 {
-             return {o_[tile][4 * j], o_[tile][4 * j + 1], o_[tile][4 * j + 2],
-                     o_[tile][4 * j + 3]};
-           });
-    }
+  // Where a group is one segment, that alone holds its numbers.
+  __device__ Stats group_stats(int i) const {
+    if constexpr (grouped) return group_.stats[i];
+    return segment_stats(i);
+  }
+  __device__ const float (&group_o() const)[2][accumulators] {
+    if constexpr (grouped) return group_.o;
+    return o_;
   }
 
+  /// The group joins the total.
   __device__ void fold_group() {
+    if (!group_.empty) fold(total_, [&](int i) { return group_stats(i); }, group_o());
+    group_.empty = true;
+  }
+
+  /// A part becomes the run, or joins it.
+  template <class PartStats>
+  __device__ void fold(Run& run, PartStats stats, const float (&o)[2][accumulators]) const {
 #pragma unroll
-    for (int j = 0; j < pairs; ++j) {
-      fold(total_slot, j, stats(0, j), [&](int tile) { return cell(0, tile, j); });
+    for (int i = 0; i < columns; ++i) {
+      const int at = 4 * (i / 2) + i % 2;
+      if (run.empty) {
+        run.stats[i] = stats(i);
+#pragma unroll
+        for (int tile = 0; tile < 2; ++tile) {
+          run.o[tile][at] = o[tile][at];
+          run.o[tile][at + 2] = o[tile][at + 2];
+        }
+      } else {
+        const Fold fold(run.stats[i], stats(i));
+        run.stats[i] = fold.stats;
+#pragma unroll
+        for (int tile = 0; tile < 2; ++tile) {
+          run.o[tile][at] = fold(run.o[tile][at], o[tile][at]);
+          run.o[tile][at + 2] = fold(run.o[tile][at + 2], o[tile][at + 2]);
+        }
+      }
+    }
+    run.empty = false;
+  }
+
+  /// The first element of V's row in a thread's registers of tile `tile`, half `half`.
+  __device__ int element(int tile, int half) const {
+    const int g = lane_ / 4;
+    if constexpr (Cache::widens) return 32 * warp_ + 4 * g + 2 * tile + half;
+    return 64 * tile + 16 * warp_ + g + 8 * half;
+  }
+
+  template <class PartStats>
+  __device__ void put_stats(int slot, PartStats stats) const {
+    if (thread_ >= 4) return;  // one thread of each column
+#pragma unroll
+    for (int i = 0; i < columns; ++i) s_.stats[slot][column(i / 2) + i % 2] = stats(i);
+  }
+
+  template <class PartStats>
+  __device__ void put(int slot, PartStats stats, const float (&o)[2][accumulators]) const {
+    put_stats(slot, stats);
+    float* to = cta_.partial(slot);
+#pragma unroll
+    for (int i = 0; i < 2 * accumulators; ++i) {
+      const int tile = i / accumulators, at = i % accumulators;
+      to[(column(at / 4) + at % 2) * partial_stride + element(tile, at / 2 % 2)] = o[tile][at];
     }
   }
 
-  template <class Source>
-  __device__ void fold(int slot, int pair, const float4& source_stats, Source source) const {
-    float4& old = stats(slot, pair);
-    const PairFold fold(old, source_stats);
+  /// o_ as rows of out's type in P's place.
+  __device__ void store_rows() const {
+    if constexpr (Cache::widens) {
 #pragma unroll
-    for (int tile = 0; tile < 2; ++tile) {
-      float4& to = cell(slot, tile, pair);
-      to = fold(to, source(tile));
+      for (int i = 0; i < columns; ++i) {
+        const int at = 4 * (i / 2) + i % 2;
+        const uint2 bits = {pack_out(p_, o_[0][at], o_[0][at + 2]),
+                            pack_out(p_, o_[1][at], o_[1][at + 2])};
+        *reinterpret_cast<uint2*>(
+            s_.weights + operand_offset<n>(column(i / 2) + i % 2, element(0, 0))) = bits;
+      }
+    } else {
+      store_transposed([&](float first, float second) { return pack_out(p_, first, second); },
+                       o_);
     }
-    __syncwarp();  // the lanes of a column have read its statistics
-    old = fold.stats();
-    __syncwarp();
+  }
+
+  /// Eight elements a thread.
+  __device__ void copy_rows(const Item& item) const {
+    constexpr int chunks = head_dim / 8;
+    for (int i = thread_; i < item.rows * p_.group * chunks; i += math_threads) {
+      const int column = i / chunks, first = i % chunks * 8;
+      const auto bits =
+          *reinterpret_cast<const uint4*>(s_.weights + operand_offset<n>(column, first));
+      const OutRow row(p_, item, s_.row[column], column);
+      if (p_.out_aligned) {
+        *reinterpret_cast<uint4*>(row.out + first) = bits;
+      } else {
+        const std::uint32_t words[] = {bits.x, bits.y, bits.z, bits.w};
+#pragma unroll
+        for (int e = 0; e < 8; ++e) {
+          row.out[first + e] = static_cast<std::uint16_t>(words[e / 2] >> e % 2 * 16);
+        }
+      }
+      if (first == 0) row.write_lse(p_, s_.stats[0][column]);
+    }
   }
 
   const Params& p_;
@@ -432,6 +532,13 @@ class Math {
   float maximum_[columns];
   float sum_[columns];  // of this thread's keys
   bool fresh_ = true;   // no page yet: O is not initialized
+
+  int length_ = 0;
+  struct NoRun {
+    bool empty;
+  };
+  std::conditional_t<grouped, Run, NoRun> group_;
+  Run total_;
 };
 
 }  // namespace msa::cuda::sm90::decode

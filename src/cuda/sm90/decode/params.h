@@ -31,6 +31,7 @@ struct Params {
   std::uint16_t* out;  // [T, Hq, 128] bf16|f16
   std::int64_t out_token, out_head;
   bool out_is_f16;
+  bool out_aligned;  // rows start at multiples of 16 bytes
   float* lse;  // [T, Hq] or null
   std::int64_t lse_token, lse_head;
 
@@ -41,13 +42,15 @@ struct Params {
 
   int m;           // query tokens of a request
   int group;       // G
+  int row_factor;  // see plan.h
   int kv_heads;
   int rows;        // of an item
   int row_groups;  // items of a request and head
   int capacity;    // rows · topk: the longest list
   int slots;       // of the ring
-  int cluster;     // CTAs that share an item
-  std::int64_t items;
+  int cluster;     // CTAs that share an item, a power of two
+  int cluster_log2;
+  int items;
 };
 
 }  // namespace msa::cuda::sm90::decode

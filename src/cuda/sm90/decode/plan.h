@@ -22,7 +22,9 @@
 namespace msa::cuda::sm90::decode {
 
 inline constexpr int groups = 4;
-inline constexpr int max_columns = 64;  // (row, query head) pairs of an item
+/// (row, query head) pairs of an item. Twice as many would halve what L2 delivers for m = 4, but O, S
+/// and the folds of 64 columns need more registers than two CTAs a SM leave.
+inline constexpr int max_columns = 32;
 
 /// Rows of a request that one item takes: a function of m and G alone.
 MSA_HOST_DEVICE constexpr int item_rows(int m, int group) {
@@ -30,41 +32,51 @@ MSA_HOST_DEVICE constexpr int item_rows(int m, int group) {
   return m < fitting ? m : fitting;
 }
 
+/// floor(column / group) by a product and a shift: exact for up to 64 columns and groups of 1 to 16.
+inline constexpr int row_shift = 16;
+MSA_HOST_DEVICE constexpr int row_factor(int group) { return (1 << row_shift) / group + 1; }
+MSA_HOST_DEVICE constexpr int row_of(int column, int factor) { return column * factor >> row_shift; }
+
 /// Columns of the products: rows · G rounded up to what the kernel is compiled for.
 MSA_HOST_DEVICE constexpr int padded_columns(int columns) {
-  return columns <= 8 ? 8 : columns <= 16 ? 16 : columns <= 32 ? 32 : 64;
+  return columns <= 8 ? 8 : columns <= 16 ? 16 : 32;
 }
 
 /// Segments of a group: with 16 columns a segment is one page of the usual 16, so that 16 CTAs can
-/// share an item; with 64, partial results are four times as large, and four CTAs must do.
-MSA_HOST_DEVICE constexpr int segments_per_group(int n) { return n <= 16 ? 4 : n == 32 ? 2 : 1; }
+/// share an item; with 32, a group besides the segment and the total has no registers left, and four
+/// CTAs must do.
+MSA_HOST_DEVICE constexpr int segments_per_group(int n) { return n <= 16 ? 4 : 1; }
 MSA_HOST_DEVICE constexpr int segments(int n) { return groups * segments_per_group(n); }
 
 /// Where segment `s` of `pages` pages begins.
 MSA_HOST_DEVICE constexpr int segment_begin(int s, int pages, int n) {
   return s * pages / segments(n);
 }
+/// Whether the segments [begin, end) of a list of `pages` hold a page.
+MSA_HOST_DEVICE constexpr bool any_page(int begin, int end, int pages, int n) {
+  return segment_begin(begin, pages, n) < segment_begin(end, pages, n);
+}
 
 /// Whether a cluster of `ctas` can share an item. Between one CTA a group and one CTA a segment
 /// there is nothing: a group's CTAs hand over one partial result each.
 MSA_HOST_DEVICE constexpr bool splits(int ctas, int n) {
-  return ctas == 1 || ctas == 4 || ctas == segments(n) || (ctas == 2 && n <= 32);
+  return ctas == 1 || ctas == 2 || ctas == groups || ctas == segments(n);
 }
 
-/// Partial results that one CTA keeps in shared memory: a group's and the total, or two groups'.
-MSA_HOST_DEVICE constexpr int partials(int n) { return n == 64 ? 1 : 2; }
-
-/// Partial results of a group in a cluster, and where the p-th of group `g` lies.
-MSA_HOST_DEVICE constexpr int group_partials(int ctas, int n) {
-  return ctas <= groups ? 1 : segments_per_group(n);
-}
+/// Where the p-th partial result of group `g` lies in a cluster: the group's only one, or that of
+/// its p-th segment.
 struct PartialPlace {
   int cta, slot;
 };
 MSA_HOST_DEVICE constexpr PartialPlace partial_place(int g, int p, int ctas, int n) {
   if (ctas > groups) return {g * segments_per_group(n) + p, 0};
-  return {g * ctas / groups, g % (groups / ctas)};
+  return ctas == groups ? PartialPlace{g, 0} : PartialPlace{g / 2, g % 2};  // ctas is 2
 }
+/// Groups that a CTA hands over at most.
+inline constexpr int partials = 2;
+
+/// Columns that each CTA of a cluster writes; with more CTAs than columns, the last write none.
+MSA_HOST_DEVICE constexpr int columns_of_cta(int ctas, int n) { return ctas < n ? n / ctas : 1; }
 
 /// CTAs a cluster for `items` items on a device with room for `resident` CTAs: as many as start at
 /// once. A choice of time alone.

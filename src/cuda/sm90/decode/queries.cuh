@@ -28,14 +28,16 @@ class Queries {
   __device__ Queries(const Params& p, const Item& item) {
     const int warp = static_cast<int>(threadIdx.x) / warp_size;
     const int columns = item.rows * p.group;
+    const std::uint16_t* first = p.q + item.first_token * p.q_token +
+                                 item.head * p.group * p.q_head + threadIdx.x % warp_size * 4;
 #pragma unroll
     for (int i = 0; i < per_warp; ++i) {
       const int column = warp + i * math_warps;
       bits_[i] = {0, 0};
       if (column >= columns) continue;
+      const int row = row_of(column, p.row_factor);
       const std::uint16_t* from =
-          p.q + (item.first_token + column / p.group) * p.q_token +
-          (item.head * p.group + column % p.group) * p.q_head + threadIdx.x % warp_size * 4;
+          first + row * p.q_token + (column - row * p.group) * p.q_head;
       if (p.q_aligned) {
         bits_[i] = *reinterpret_cast<const uint2*>(from);
       } else {
@@ -55,21 +57,13 @@ class Queries {
       const int column = warp + i * math_warps;
       float x[4];
       widen(p, bits_[i], x);
-      int exponent = 0;
+      double factor = scale;
       if constexpr (Cache::product == ptx::Operand::f16) {
-        float largest = 0;
-        for (float element : x) {
-          if (fabsf(element) <= FLT_MAX) largest = fmaxf(largest, fabsf(element));
-        }
-        largest = warp_max(largest);
-        // To just below f16's largest: no element overflows, and only those below 2^-31 of the
-        // largest round.
-        if (largest > 0) exponent = 14 - ilogbf(largest);
-        for (float& element : x) element = ldexpf(element, exponent);
+        const int exponent = scale_row(x);
+        factor *= __hiloint2double((1023 - exponent) << 20, 0);
       }
       if (lane == 0) {
-        s.row[column] = column / p.group;
-        const double factor = ldexp(scale, -exponent);
+        s.row[column] = row_of(column, p.row_factor);
         s.factor[column] =
             static_cast<float>(fmin(fmax(factor, -double{FLT_MAX}), double{FLT_MAX}));
       }
@@ -82,6 +76,29 @@ class Queries {
 
  private:
   static constexpr int per_warp = n / math_warps;
+
+  /// Scales a row, four elements a lane, to just below f16's largest number: no element overflows,
+  /// and only those below 2^-31 of the largest round. Returns the exponent of the scale.
+  __device__ static int scale_row(float (&x)[4]) {
+    float largest = 0;
+    for (float element : x) {
+      if (fabsf(element) <= FLT_MAX) largest = fmaxf(largest, fabsf(element));
+    }
+    largest = warp_max(largest);
+    if (largest == 0) return 0;
+    const bool tiny = largest < 0x1p-100f;
+    const float normal = tiny ? largest * 0x1p100f : largest;
+    const int floor_log2 =
+        static_cast<int>(__float_as_uint(normal) >> 23) - 127 - (tiny ? 100 : 0);
+    const int exponent = 14 - floor_log2;
+    const int half = exponent / 2;  // in two steps, as 2^exponent may be no f32
+    const float first = power_of_two(half), second = power_of_two(exponent - half);
+    for (float& element : x) element = element * first * second;
+    return exponent;
+  }
+  __device__ static float power_of_two(int exponent) {
+    return __uint_as_float(static_cast<unsigned>(127 + exponent) << 23);
+  }
 
   __device__ static void widen(const Params& p, uint2 bits, float (&x)[4]) {
     const std::uint32_t element[] = {bits.x & 0xffff, bits.x >> 16, bits.y & 0xffff, bits.y >> 16};
