@@ -40,18 +40,17 @@ __device__ inline void sync_threads(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-/// A barrier of all threads of the cluster, reached by whole warps; shared memory written before is visible after.
+/// A barrier of all threads of the cluster, reached by whole warps; shared memory written before is
+/// visible after.
 __device__ inline void sync_cluster() {
-  asm volatile(
-      "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::
-          : "memory");
+  asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::
+                   : "memory");
 }
 
 /// Where the same variable lies in the shared memory of the cluster's CTA `rank`.
 template <class T>
 __device__ inline const T& in_cta(const T& variable, int rank) {
-  return *static_cast<const T*>(
-      __cluster_map_shared_rank(&variable, static_cast<unsigned>(rank)));
+  return *static_cast<const T*>(__cluster_map_shared_rank(&variable, static_cast<unsigned>(rank)));
 }
 
 /// A place in a ring of slots, and the parity of its turn.

@@ -54,22 +54,23 @@ __device__ inline void take_registers() {
 #define MSA_D4 "{%0, %1, %2, %3}"
 #define MSA_D8 "{%0, %1, %2, %3, %4, %5, %6, %7}"
 #define MSA_D16 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}"
-#define MSA_D32                                                                             \
-  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, "  \
+#define MSA_D32                                                                            \
+  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, " \
   "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
 #define MSA_WGMMA(n, type, list) \
   "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." #type "." #type " " list ", "
 /// A in shared memory; operands after D's: descriptors of A and B, whether D counts, A's direction.
-#define MSA_WGMMA_SHARED(n, type, list, a, b, keep, along_m, ...)                              \
-  asm volatile("{.reg .pred p; setp.ne.b32 p, %" #keep ", 0; " MSA_WGMMA(n, type, list) "%" #a \
-               ", %" #b ", p, 1, 1, %" #along_m ", 0;}"                                        \
-               : __VA_ARGS__                                                                   \
-               : "l"(a_matrix), "l"(b_matrix), "r"(keep_d), "n"(a_along_m)                     \
+#define MSA_WGMMA_SHARED(n, type, list, a, b, keep, along_m, ...)                               \
+  asm volatile("{.reg .pred p; setp.ne.b32 p, %" #keep                                          \
+               ", 0; " MSA_WGMMA(n, type, list) "%" #a ", %" #b ", p, 1, 1, %" #along_m ", 0;}" \
+               : __VA_ARGS__                                                                    \
+               : "l"(a_matrix), "l"(b_matrix), "r"(keep_d), "n"(a_along_m)                      \
                : "memory")
 /// A in registers.
 #define MSA_WGMMA_REGISTERS(n, type, list, a0, a1, a2, a3, b, keep, ...)                         \
-  asm volatile("{.reg .pred p; setp.ne.b32 p, %" #keep ", 0; " MSA_WGMMA(n, type, list) "{%" #a0 \
-               ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b ", p, 1, 1, 0;}"                          \
+  asm volatile("{.reg .pred p; setp.ne.b32 p, %" #keep                                           \
+               ", 0; " MSA_WGMMA(n, type, list) "{%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b \
+                                                ", p, 1, 1, 0;}"                                 \
                : __VA_ARGS__                                                                     \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_matrix), "r"(keep_d)          \
                : "memory")

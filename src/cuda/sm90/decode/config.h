@@ -18,7 +18,8 @@ inline constexpr int math_threads = 32 * math_warps;
 inline constexpr int threads = 2 * math_threads;
 /// One CTA a SM leaves the memory idle while it computes (3.6 of 4.5 TB/s); two reach 4.49.
 inline constexpr int ctas_per_sm = 2;
-/// Registers of a thread: 128 at the start, then more for S, O and its folds, and fewer for fetching.
+/// Registers of a thread: 128 at the start, then more for S, O and its folds, and fewer for
+/// fetching.
 inline constexpr int math_registers = 208;
 inline constexpr int fetch_registers = 48;
 static_assert(math_threads * (math_registers + fetch_registers) * ctas_per_sm == 65536,
@@ -70,18 +71,21 @@ struct Shared {
   std::int32_t list_count[lists];
 };
 
-/// Entries of an array for `count` ids, which are read four at a time.
-MSA_HOST_DEVICE constexpr int padded(int count) { return (count + 3) / 4 * 4; }
+/// Bits that sort the blocks of a request: 8,192 blocks are 1,048,576 tokens.
+inline constexpr int bitmap_words = 256;
 
-/// Bytes of the lists: ids and rows of each, and the four arrays they are made with.
+/// Bytes of the lists: ids and rows of each, and what they are made with.
 MSA_HOST_DEVICE constexpr std::size_t list_bytes(int capacity) {
-  return static_cast<std::size_t>(capacity) * sizeof(std::int32_t) * (2 * lists + 4);
+  return (static_cast<std::size_t>(capacity) * (2 * lists + 4) + 2 * bitmap_words) *
+         sizeof(std::int32_t);
 }
 
 /// Slots of the ring in what the rest leaves.
 template <int n>
 constexpr int ring_slots(int capacity) {
-  static_assert(partials * partial_bytes(n) <= 3 * slot_bytes, "a ring of three slots holds them");
+  constexpr std::size_t longest = sizeof(Shared<n>) + list_bytes(max_group * max_topk);
+  static_assert(shared_bytes >= longest + partials * partial_bytes(n),
+                "the ring of the longest lists holds the partial results");
   const std::size_t rest = sizeof(Shared<n>) + list_bytes(capacity);
   const auto slots = static_cast<int>((shared_bytes - rest) / slot_bytes);
   return slots < max_slots ? slots : max_slots;

@@ -15,10 +15,11 @@ template <int n>
 struct Cta {
   __device__ Cta(const Params& p, unsigned char* memory)
       : ring(memory), shared(*reinterpret_cast<Shared<n>*>(memory + p.slots * slot_bytes)) {
+    auto* bits = reinterpret_cast<std::uint32_t*>(&shared + 1);
     const auto array = [&](int i) {
-      return reinterpret_cast<std::int32_t*>(&shared + 1) + i * p.capacity;
+      return reinterpret_cast<std::int32_t*>(bits + 2 * bitmap_words) + i * p.capacity;
     };
-    scratch = {array(0), array(1), array(2), array(3)};
+    scratch = {array(0), array(1), array(2), array(3), bits, bits + bitmap_words};
     lists_begin = array(4);
     capacity = p.capacity;
     cluster_rank = static_cast<int>(blockIdx.x) & (p.cluster - 1);

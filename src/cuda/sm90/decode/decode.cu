@@ -20,14 +20,15 @@ Params make_params(const AttendArgs& a) {
   p.q_token = a.q.stride[0];
   p.q_head = a.q.stride[1];
   p.q_is_f16 = a.q.dtype == DType::f16;
-  p.q_aligned = reinterpret_cast<std::uintptr_t>(p.q) % 8 == 0 && p.q_token % 4 == 0 &&
-                p.q_head % 4 == 0;
+  p.q_aligned =
+      reinterpret_cast<std::uintptr_t>(p.q) % 8 == 0 && p.q_token % 4 == 0 && p.q_head % 4 == 0;
 
   p.selection = a.selection.ptr<std::int32_t>();
   p.selection_token = a.selection.stride[0];
   p.selection_list = a.selection.shape[1] == 1 ? 0 : a.selection.stride[1];
   p.selection_slot = a.selection.stride[2];
   p.topk = static_cast<int>(a.selection.shape[2]);
+  p.slot_factor = row_factor(p.topk);
   p.batch = BatchView(a.batch);
   p.pages = cache.shape[0];
 
@@ -54,7 +55,7 @@ Params make_params(const AttendArgs& a) {
   p.row_factor = row_factor(p.group);
   p.rows = item_rows(p.m, p.group);
   p.row_groups = (p.m + p.rows - 1) / p.rows;
-  p.capacity = padded(p.rows * p.topk);
+  p.capacity = p.rows * p.topk;
   // Of each item, out alone has 256 bytes: 2^31 of them exceed any device.
   p.items = static_cast<int>(a.batch.num_decodes * p.kv_heads * p.row_groups);
   return p;
@@ -63,7 +64,8 @@ Params make_params(const AttendArgs& a) {
 }  // namespace
 
 Reasons reasons(const AttendArgs& args) {
-  if (args.batch.num_decodes == 0) return {"the sm90 kernel serves decode requests; there are none"};
+  if (args.batch.num_decodes == 0)
+    return {"the sm90 kernel serves decode requests; there are none"};
   Reasons all = tensor_map_reasons("K", args.kv_cache.k_view());
   const Reasons v = tensor_map_reasons("V", args.kv_cache.v_view());
   all.insert(all.end(), v.begin(), v.end());

@@ -3,8 +3,6 @@
 
 namespace msa::cuda::sm90::decode {
 
-void launch_f16(Params& p, int device, Stream stream) {
-  launch_cache<F16Cache>(p, device, stream);
-}
+void launch_f16(Params& p, int device, Stream stream) { launch_cache<F16Cache>(p, device, stream); }
 
 }  // namespace msa::cuda::sm90::decode

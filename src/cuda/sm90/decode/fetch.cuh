@@ -8,8 +8,8 @@
 
 namespace msa::cuda::sm90::decode {
 
-/// Hints before the kernel may read anything: the maps, and into L2 the lengths and the beginning of
-/// the table row that the first item looks its pages up in (1,024 pages, 128 K tokens), which
+/// Hints before the kernel may read anything: the maps, and into L2 the lengths and the beginning
+/// of the table row that the first item looks its pages up in (1,024 pages, 128 K tokens), which
 /// otherwise waits for the ids.
 __device__ inline void prefetch(const Params& p, int index) {
   const int thread = static_cast<int>(threadIdx.x) - math_threads;
@@ -40,8 +40,7 @@ class Fetch {
     const Item item(p_, index);
     Shared<n>& s = cta_.shared;
     ptx::wait(s.list_free[list_.slot], list_.parity ^ 1);
-    const int length =
-        build_list(p_, item, cta_.list(list_), cta_.scratch);
+    const int length = build_list(p_, item, cta_.list(list_), cta_.scratch);
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
     if (lane == 0) {
       s.list_count[list_.slot] = length;

@@ -22,8 +22,11 @@ __device__ inline float shift_of(float maximum) { return maximum == -INFINITY ? 
 /// A row's running softmax: x the largest logit (base 2), y the sum of exponentials over it.
 using Stats = float2;
 
+__device__ inline Stats no_keys() { return {-INFINITY, 0.0f}; }
+
 /// Two runs of pages of one column: a comes before b. A run without a key of this column weighs
-/// nothing; of a sum that is NaN the result is NaN.
+/// nothing, and the result of any run folded onto none is that run; of a sum that is NaN the result
+/// is NaN.
 struct Fold {
   __device__ Fold(const Stats& a, const Stats& b) {
     const float maximum = fmaxf(a.x, b.x);

@@ -12,6 +12,7 @@
 
 namespace msa::cuda::sm90::decode {
 
+/// Some rows of one request and KV head.
 struct Item {
   __device__ Item(const Params& p, int index) {
     const int pair = p.row_groups == 1 ? index : index / p.row_groups;
@@ -42,40 +43,58 @@ __device__ inline std::int32_t length_of(const Params& p, const Item& item) {
 /// The fetching warp's memory while it makes a list.
 struct ListScratch {
   std::int32_t* id;      // [capacity] as selected; no_block where not valid
-  std::int32_t* first;   // [capacity] the same, repeats taken out
   std::int32_t* page;    // [capacity] of `id`
+  std::int32_t* first;   // [capacity] the ids, repeats taken out; only for very long requests
   std::int32_t* sorted;  // [capacity] pages of the finished list
+  std::uint32_t* bits;   // [bitmap_words] blocks that were chosen
+  std::uint32_t* ones;   // [bitmap_words] bits set in the words before
 };
 
 inline constexpr std::int32_t no_block = 0x7fffffff;
 
-/// Reads what the rows selected; what is not valid, or has no page, becomes no_block.
+/// Reads what the rows selected; what is not valid, or has no page, becomes no_block. The loads of
+/// `batch` ids a lane, then of their pages, are under way together.
+template <int batch>
 __device__ inline void read_selection(const Params& p, const Item& item, int count,
                                       const ListScratch& scratch) {
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
-  for (int i = lane; i < count; i += warp_size) {
-    const int row = item.rows == 1 ? 0 : i / p.topk;
-    const std::int32_t id =
-        p.selection[(item.first_token + row) * p.selection_token + item.head * p.selection_list +
-                    (i - row * p.topk) * p.selection_slot];
-    // Both loads are under way before either is looked at.
-    const std::int64_t visible = item.visible(p, length_of(p, item), row);
-    const auto blocks = static_cast<std::int32_t>((visible + page_size - 1) / page_size);
-    std::int64_t page = -1;
-    if (id >= 0 && id < blocks) {
+  const std::int32_t* selection =
+      p.selection + item.first_token * p.selection_token + item.head * p.selection_list;
+  const auto page_of = [&](std::int32_t column) {
+    return static_cast<std::int32_t>(find_page(p.batch, item.request, column, p.pages));
+  };
+  for (int begin = lane; begin - lane < count; begin += batch * warp_size) {
+    std::int32_t id[batch], page[batch];
+#pragma unroll
+    for (int b = 0; b < batch; ++b) {
+      const int i = begin + b * warp_size, row = row_of(i, p.slot_factor);
+      id[b] = i < count ? selection[row * p.selection_token + (i - row * p.topk) * p.selection_slot]
+                        : -1;
+    }
+    const std::int32_t seq_len = length_of(p, item);
+#pragma unroll
+    for (int b = 0; b < batch; ++b) {
+      const int row = row_of(begin + b * warp_size, p.slot_factor);
+      page[b] = -1;
+      if (id[b] < 0 || std::int64_t{id[b]} * page_size >= item.visible(p, seq_len, row)) continue;
       if (p.world == 1) {
-        page = find_page(p.batch, item.request, id, p.pages);
-      } else if (id % p.world == p.rank) {
-        page = find_page(p.batch, item.request, id / p.world, p.pages);
+        page[b] = page_of(id[b]);
+      } else if (id[b] % p.world == p.rank) {
+        page[b] = page_of(id[b] / p.world);
       }
     }
-    scratch.id[i] = page < 0 ? no_block : id;
-    scratch.page[i] = static_cast<std::int32_t>(page);
+#pragma unroll
+    for (int b = 0; b < batch; ++b) {
+      const int i = begin + b * warp_size;
+      if (i >= count) continue;
+      scratch.id[i] = page[b] < 0 ? no_block : id[b];
+      scratch.page[i] = page[b];
+    }
   }
   __syncwarp();
 }
 
-/// The usual case, one row with at most 32 ids as the indexer writes them (ascending, none twice,
+/// The usual case of one row, at most 32 ids as the indexer writes them (ascending, none twice,
 /// holes last): they are the list already. Returns −1 in every other case.
 __device__ inline int take_sorted(const Item& item, int count, const ListView& list,
                                   const ListScratch& scratch) {
@@ -95,50 +114,72 @@ __device__ inline int take_sorted(const Item& item, int count, const ListView& l
   return __popc(valid);
 }
 
-/// Ids four at a time; the arrays are padded to a multiple of four.
-__device__ inline int4 four(const std::int32_t* ids, int i) {
-  return *reinterpret_cast<const int4*>(ids + i);
-}
-
-/// The ascending list of the distinct valid blocks of all rows; their pages are left in
-/// `scratch.sorted`. One warp; returns the length. Every id is compared with every other: there are
-/// 64 of them in the usual shapes.
-__device__ inline int build_list(const Params& p, const Item& item, const ListView& list,
-                                 const ListScratch& scratch) {
+/// Sorts through one bit for each block of the request, in time that hardly depends on the number
+/// of ids: a block's place is the number of bits before its own.
+__device__ inline int sort_by_bits(const Params& p, int blocks, int count, const ListView& list,
+                                   const ListScratch& scratch) {
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
-  const int count = item.rows * p.topk;
-  read_selection(p, item, count, scratch);
-  int length = take_sorted(item, count, list, scratch);
-  if (length >= 0) return length;
-
-  if (lane < 4 && count + lane < padded(count)) scratch.id[count + lane] = no_block;
+  // Each lane looks after as many neighbouring words.
+  const int each = (blocks + 32 * warp_size - 1) / (32 * warp_size);
+  for (int word = lane; word < each * warp_size; word += warp_size) scratch.bits[word] = 0;
+  for (int i = lane; i < count; i += warp_size) list.rows[i] = 0;
   __syncwarp();
-  length = 0;
-  for (int i = lane; i - lane < count; i += warp_size) {
-    const std::int32_t id = i < count ? scratch.id[i] : no_block;
-    int repeats = 0;
-    for (int j = 0; j < i && j < count; j += 4) {
-      const int4 other = four(scratch.id, j);
-      repeats += (other.x == id) + (other.y == id && j + 1 < i) + (other.z == id && j + 2 < i) +
-                 (other.w == id && j + 3 < i);
-    }
-    const bool first = id != no_block && repeats == 0;
-    if (i < padded(count)) scratch.first[i] = first ? id : no_block;
-    length += __popc(__ballot_sync(0xffffffffu, first));
+  for (int i = lane; i < count; i += warp_size) {
+    const std::int32_t id = scratch.id[i];
+    if (id != no_block) atomicOr(&scratch.bits[id / 32], 1u << id % 32);
   }
   __syncwarp();
+  int own = 0;
+  for (int w = 0; w < each; ++w) own += __popc(scratch.bits[lane * each + w]);
+  int before = own;
+  for (int lanes = 1; lanes < warp_size; lanes *= 2) {
+    const int left = __shfl_up_sync(0xffffffffu, before, lanes);
+    if (lane >= lanes) before += left;
+  }
+  const int length = __shfl_sync(0xffffffffu, before, warp_size - 1);
+  before -= own;
+  for (int w = 0; w < each; ++w) {
+    scratch.ones[lane * each + w] = before;
+    before += __popc(scratch.bits[lane * each + w]);
+  }
+  __syncwarp();
+  for (int i = lane; i < count; i += warp_size) {
+    const std::int32_t id = scratch.id[i];
+    if (id == no_block) continue;
+    const std::uint32_t lower = scratch.bits[id / 32] & ((1u << id % 32) - 1);
+    const int rank = static_cast<int>(scratch.ones[id / 32]) + __popc(lower);
+    list.id[rank] = id;  // a block that several rows chose has one page
+    scratch.sorted[rank] = scratch.page[i];
+    atomicOr(&list.rows[rank], 1 << row_of(i, p.slot_factor));
+  }
+  __syncwarp();
+  return length;
+}
 
+/// Sorts by comparing every id with every other: requests of more blocks than the bitmap has bits.
+__device__ inline int sort_by_pairs(const Params& p, const Item& item, int count,
+                                    const ListView& list, const ListScratch& scratch) {
+  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+  int length = 0;
+  for (int i = lane; i - lane < count; i += warp_size) {
+    std::int32_t id = i < count ? scratch.id[i] : no_block;
+    for (int j = 0; j < count && j < i; ++j) {
+      if (scratch.id[j] == id) id = no_block;
+    }
+    if (i < count) scratch.first[i] = id;
+    length += __popc(__ballot_sync(0xffffffffu, id != no_block));
+  }
+  __syncwarp();
   for (int i = lane; i < count; i += warp_size) {
     const std::int32_t id = scratch.first[i];
     if (id == no_block) continue;
-    int rank = 0;
-    for (int j = 0; j < count; j += 4) {
-      const int4 other = four(scratch.first, j);
-      rank += (other.x < id) + (other.y < id) + (other.z < id) + (other.w < id);
-    }
     std::int32_t rows = 0;
+    int rank = 0;
     for (int row = 0, j = 0; row < item.rows; ++row) {
-      for (int end = j + p.topk; j < end; ++j) rows |= (scratch.id[j] == id) << row;
+      for (int end = j + p.topk; j < end; ++j) {
+        if (scratch.id[j] == id) rows |= 1 << row;
+        if (scratch.first[j] < id) ++rank;
+      }
     }
     list.id[rank] = id;
     list.rows[rank] = rows;
@@ -146,6 +187,24 @@ __device__ inline int build_list(const Params& p, const Item& item, const ListVi
   }
   __syncwarp();
   return length;
+}
+
+/// The ascending list of the distinct valid blocks of all rows; their pages are left in
+/// `scratch.sorted`. One warp; returns the length.
+__device__ inline int build_list(const Params& p, const Item& item, const ListView& list,
+                                 const ListScratch& scratch) {
+  const int count = item.rows * p.topk;
+  if (count <= warp_size) {
+    read_selection<1>(p, item, count, scratch);
+  } else {
+    read_selection<4>(p, item, count, scratch);
+  }
+  const int length = take_sorted(item, count, list, scratch);
+  if (length >= 0) return length;
+  const std::int64_t seq_len = length_of(p, item);
+  const auto blocks = static_cast<int>((seq_len + page_size - 1) / page_size);
+  return blocks <= 32 * bitmap_words ? sort_by_bits(p, blocks, count, list, scratch)
+                                     : sort_by_pairs(p, item, count, list, scratch);
 }
 
 }  // namespace msa::cuda::sm90::decode

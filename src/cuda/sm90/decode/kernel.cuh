@@ -11,8 +11,8 @@
 namespace msa::cuda::sm90::decode {
 
 template <class Cache, int n>
-__global__ __launch_bounds__(threads, ctas_per_sm) void decode_kernel(
-    const __grid_constant__ Params p) {
+__global__ __launch_bounds__(threads,
+                             ctas_per_sm) void decode_kernel(const __grid_constant__ Params p) {
   extern __shared__ __align__(1024) unsigned char memory[];
   const Cta<n> cta(p, memory);
   if (threadIdx.x == 0) cta.init_barriers();
@@ -47,7 +47,11 @@ __global__ __launch_bounds__(threads, ctas_per_sm) void decode_kernel(
       } else {
         math.publish();
         ptx::sync_cluster();  // every CTA's partial results are complete
-        write_share(p, cta, item, math.length());
+        if (p.cluster > groups) {
+          write_column(p, cta, item, math.length());
+        } else {
+          write_share(p, cta, item, math.length());
+        }
         ptx::sync_cluster();  // and have been read
       }
     }

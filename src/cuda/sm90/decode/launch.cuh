@@ -1,8 +1,9 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <atomic>
+#include <algorithm>
 #include <bit>
+#include <mutex>
 
 #include "cuda/common/launch.h"
 #include "cuda/sm90/decode/kernel.cuh"
@@ -13,28 +14,58 @@
 
 namespace msa::cuda::sm90::decode {
 
-/// Lets the kernel use its shared memory and clusters of 16, once for each device.
+/// What a kernel may use of a device: all clusters of a launch must run at once, and how many of a
+/// size do depends on how its SMs are grouped.
+struct Residency {
+  int ctas = 0;
+  int clusters[segments(8) + 1] = {};  // by size
+};
+
+constexpr int max_devices = 64;
+
 template <class Cache, int n>
-void prepare(int device) {
-  static std::atomic<std::uint64_t> prepared{0};
-  const std::uint64_t bit = std::uint64_t{1} << (device % 64);
-  if (prepared.load(std::memory_order_acquire) & bit) return;
+Residency find_residency(int device) {
   const auto kernel = decode_kernel<Cache, n>;
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
         "attend", "cudaFuncSetAttribute");
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), "attend",
         "cudaFuncSetAttribute");
-  prepared.fetch_or(bit, std::memory_order_release);
+  int sms = 0;
+  check(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device), "attend",
+        "cudaDeviceGetAttribute");
+  Residency found;
+  found.ctas = ctas_per_sm * sms;
+  for (int size = 2; size <= segments(n); size *= 2) {
+    if (!splits(size, n)) continue;
+    cudaLaunchAttribute attribute;
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim = {static_cast<unsigned>(size), 1, 1};
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(static_cast<unsigned>(size));
+    config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = shared_bytes;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    check(cudaOccupancyMaxActiveClusters(&found.clusters[size], kernel, &config), "attend",
+          "cudaOccupancyMaxActiveClusters");
+  }
+  return found;
+}
+
+/// Asked once for each device; also lets the kernel use its shared memory and clusters of 16.
+template <class Cache, int n>
+const Residency& residency(int device) {
+  static Residency of[max_devices];
+  static std::once_flag once[max_devices];
+  const int i = device % max_devices;
+  std::call_once(once[i], [&] { of[i] = find_residency<Cache, n>(device); });
+  return of[i];
 }
 
 template <class Cache, int n>
 void launch_columns(Params& p, int device, Stream stream) {
-  prepare<Cache, n>(device);
-  int sms = 0;
-  check(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device), "attend",
-        "cudaDeviceGetAttribute");
-  const std::int64_t resident = std::int64_t{ctas_per_sm} * sms;
-  p.cluster = cluster_size(p.items, resident, n);
+  const Residency& resident = residency<Cache, n>(device);
+  p.cluster = cluster_size(p.items, resident.clusters, n);
   p.cluster_log2 = std::countr_zero(static_cast<unsigned>(p.cluster));
   p.slots = ring_slots<n>(p.capacity);
 
@@ -45,8 +76,8 @@ void launch_columns(Params& p, int device, Stream stream) {
   attributes[1].val.clusterDim = {static_cast<unsigned>(p.cluster), 1, 1};
   cudaLaunchConfig_t config{};
   // Clusters all start at once; without, items beyond the resident CTAs are taken in turn.
-  config.gridDim = dim3(static_cast<unsigned>(
-      p.cluster > 1 ? p.items * p.cluster : p.items < resident ? p.items : resident));
+  config.gridDim = dim3(static_cast<unsigned>(p.cluster > 1 ? p.items * p.cluster
+                                                            : std::min(p.items, resident.ctas)));
   config.blockDim = dim3(threads);
   config.dynamicSmemBytes = dynamic_bytes<n>(p.capacity);
   config.stream = static_cast<cudaStream_t>(stream.handle);

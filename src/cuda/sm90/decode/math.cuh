@@ -13,8 +13,8 @@
 /// The warpgroup that computes. Both products are transposed ("swapAB"), as the queries are few:
 /// S^T[128 keys, n] = K · Q^T and O^T[128, n] += V^T · P^T, each two wgmma tiles of 64 rows.
 ///
-/// A thread is lane 4 g + c of warp w. It holds columns 8 j + 2 c and + 1 for each j < n / 8, and of
-/// each tile the rows 16 w + g and + 8.
+/// A thread is lane 4 g + c of warp w. It holds columns 8 j + 2 c and + 1 for each j < n / 8, and
+/// of each tile the rows 16 w + g and + 8.
 
 namespace msa::cuda::sm90::decode {
 
@@ -38,17 +38,13 @@ class Math {
     sync();
     ptx::wait(s_.list_full[list_.slot], list_.parity);
     length_ = s_.list_count[list_.slot];
-    total_.empty = true;
-    group_.empty = true;
+    clear(total_);
+    clear(group_);
     for (int segment = cta_.first_segment; segment < cta_.end_segment; ++segment) {
-      const int begin = segment_begin(segment, length_, n);
+      begin_segment();
       const int end = segment_begin(segment + 1, length_, n);
-      if (begin < end) {
-        for (int i = begin; i < end; ++i) page(item, i, i == begin, i + 1 == end);
-        sync();  // the warps' sums are there
-        if constexpr (grouped) fold(group_, [&](int i) { return segment_stats(i); }, o_);
-        group_.empty = false;
-      }
+      for (int i = segment_begin(segment, length_, n); i < end; ++i) page(item, i);
+      if (!fresh_) end_segment();
       const bool ends_group = (segment + 1) % segments_per_group(n) == 0;
       if (!ends_group || segment + 1 == cta_.end_segment) continue;
       fold_group();  // in a cluster of two this only keeps the first of two groups
@@ -64,9 +60,10 @@ class Math {
   __device__ void publish() const {
     const auto stats_of = [&](int i) { return group_stats(i); };
     if (p_.cluster == 2) {
-      if (!total_.empty) put(0, [&](int i) { return total_.stats[i]; }, total_.o);
-      if (!group_.empty) put(1, stats_of, group_o());
-    } else if (!group_.empty) {
+      put(
+          0, [&](int i) { return total_.stats[i]; }, total_.o);
+      put(1, stats_of, group_o());
+    } else {
       put(0, stats_of, group_o());
     }
   }
@@ -77,7 +74,6 @@ class Math {
     const float v_scale = p_.v_scale.value();
 #pragma unroll
     for (int i = 0; i < columns; ++i) {
-      if (total_.empty) total_.stats[i] = {-INFINITY, 0};
       const Normalize normalize(total_.stats[i], v_scale);
       const int at = 4 * (i / 2) + i % 2;
 #pragma unroll
@@ -93,10 +89,11 @@ class Math {
   }
 
  private:
-  static constexpr int pairs = n / 8;           // of columns
-  static constexpr int columns = n / 4;         // of a thread
-  static constexpr int accumulators = n / 2;    // of a thread and tile
+  static constexpr int pairs = n / 8;         // of columns
+  static constexpr int columns = n / 4;       // of a thread
+  static constexpr int accumulators = n / 2;  // of a thread and tile
   static constexpr int k_steps = head_dim / 16;
+  static constexpr int boxes = Cache::widens ? 1 : 2;  // of K, and of V
   /// Batches of widened registers in use by the tensor cores while the next is widened.
   static constexpr int batches_in_flight = n <= 16 ? 1 : 0;
   static constexpr bool grouped = segments_per_group(n) > 1;
@@ -113,29 +110,27 @@ class Math {
   }
 
   /// One page of the list enters the segment.
-  __device__ void page(const Item& item, int index, bool first, bool last) {
-    if (first) begin_segment();
+  __device__ void page(const Item& item, int index) {
     const std::int32_t id = cta_.list(list_).id[index];
     const std::int32_t rows = cta_.list(list_).rows[index];
     float s[2][accumulators];
     logits(s);
-    scale(s);
     const std::int32_t first_key = id * page_size;
-    if (rows != (1 << item.rows) - 1 ||
-        item.visible(p_, seq_len_, 0) - first_key < page_size) {
-      mask(item, rows, first_key, s);
+    if (rows == (1 << item.rows) - 1) {
+      scale(s);
+    } else {
+      scale_chosen(rows, s);
     }
+    if (item.visible(p_, seq_len_, 0) - first_key < page_size) mask(item, first_key, s);
     softmax(s);
-    store_transposed(
-        [](float first, float second) { return pack<Cache::product>(first, second); }, s);
+    store_transposed([](float first, float second) { return pack<Cache::product>(first, second); },
+                     s);
 
     const int keys = seq_len_ - first_key;  // the page's slots that hold a key of the request
-    if constexpr (!Cache::widens) {
-      if (keys < page_size) clear_values(keys);
-    }
+    if (keys < page_size) clear_values(keys);
     ptx::fence_async_proxy();
     sync();  // P is complete
-    values(keys, last);
+    values();
     fresh_ = false;
   }
 
@@ -145,31 +140,35 @@ class Math {
     if constexpr (Cache::widens) {
       await(ring_);
       const int g = lane_ / 4, c = lane_ % 4;
+      const unsigned char* key = cta_.slot(ring_) + (16 * warp_ + g) * 128;
+      // Batch b: four k steps, from chunks 2 c + b mod 2, of the keys of tile b / 2. The chunks are
+      // free of bank conflicts, as key mod 8 is g.
+      uint4 low = {}, high = {};
+      const auto load = [&](int b) {
+        const unsigned char* from = key + b / 2 * 64 * 128 + ((2 * c + b % 2) ^ g) * 16;
+        low = *reinterpret_cast<const uint4*>(from);
+        high = *reinterpret_cast<const uint4*>(from + 8 * 128);
+      };
+      load(0);
 #pragma unroll
-      for (int tile = 0; tile < 2; ++tile) {
-        const unsigned char* key = cta_.slot(ring_) + (64 * tile + 16 * warp_ + g) * 128;
+      for (int b = 0; b < 4; ++b) {
+        const std::uint32_t words[2][4] = {{low.x, low.y, low.z, low.w},
+                                           {high.x, high.y, high.z, high.w}};
+        std::uint32_t a[4][4];
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const int chunk = ((2 * c + i) ^ g) * 16;  // conflict-free, as key mod 8 is g
-          const uint4 low = *reinterpret_cast<const uint4*>(key + chunk);
-          const uint4 high = *reinterpret_cast<const uint4*>(key + 8 * 128 + chunk);
-          const std::uint32_t words[2][4] = {{low.x, low.y, low.z, low.w},
-                                             {high.x, high.y, high.z, high.w}};
-          std::uint32_t a[4][4];
-#pragma unroll
-          for (int k = 0; k < 4; ++k) {
-            Cache::widen(words[0][k], a[k][0], a[k][2]);
-            Cache::widen(words[1][k], a[k][1], a[k][3]);
-          }
-          ptx::wgmma_fence();
-#pragma unroll
-          for (int k = 0; k < 4; ++k) {
-            ptx::wgmma(s[tile], a[k], ptx::matrix_descriptor(q + operand_step(4 * i + k)),
-                       i + k > 0);
-          }
-          ptx::wgmma_commit();
-          ptx::wgmma_wait<batches_in_flight>();
+        for (int k = 0; k < 4; ++k) {
+          Cache::widen(words[0][k], a[k][0], a[k][2]);
+          Cache::widen(words[1][k], a[k][1], a[k][3]);
         }
+        if (b < 3) load(b + 1);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          ptx::wgmma(s[b / 2], a[k], ptx::matrix_descriptor(q + operand_step(b % 2 * 4 + k)),
+                     b % 2 + k > 0);
+        }
+        ptx::wgmma_commit();
+        ptx::wgmma_wait<batches_in_flight>();
       }
       ptx::wgmma_wait();
       release(1);
@@ -196,9 +195,8 @@ class Math {
     }
   }
 
-  /// O^T += V^T · P^T of the page whose logits came before; slots from `keys` on hold no key. The
-  /// sums of a segment's last page are exchanged in the meantime.
-  __device__ void values(int keys, bool last) {
+  /// O^T += V^T · P^T of the page whose logits came before.
+  __device__ void values() {
     const std::uint32_t p = ptx::shared_address(s_.weights);
     if constexpr (Cache::widens) {
       await(ring_);
@@ -206,23 +204,29 @@ class Math {
       // Rows of the tiles are the columns 32 w + 4 g + {0, 1 | 2, 3} of V, four bytes of a key.
       const unsigned char* base = cta_.slot(ring_) + g % 4 * 4;
       const int chunk = 2 * warp_ + g / 4;
-      const auto load = [&](int key) {
-        const auto word = *reinterpret_cast<const std::uint32_t*>(base + key * 128 +
-                                                                  ((chunk ^ key % 8) * 16));
-        return key < keys ? word : 0;
+      std::uint32_t even[4], odd[4];  // of two k steps: keys 2 c and 2 c + 1 of each eight
+      const auto load = [&](int begin) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const unsigned char* key = base + (16 * begin + 8 * i + 2 * c) * 128;
+          even[i] = *reinterpret_cast<const std::uint32_t*>(key + ((chunk ^ (2 * c)) * 16));
+          odd[i] =
+              *reinterpret_cast<const std::uint32_t*>(key + 128 + ((chunk ^ (2 * c + 1)) * 16));
+        }
       };
+      load(0);
 #pragma unroll
       for (int begin = 0; begin < k_steps; begin += 2) {
         std::uint32_t a[2][2][4];  // [k step][tile]
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const int step = i / 2, half = i % 2;
-          const int key = 16 * (begin + step) + 8 * half + 2 * c;
-          const std::uint32_t even = load(key), odd = load(key + 1);
-          std::uint32_t(&first)[4] = a[step][0], (&second)[4] = a[step][1];
-          Cache::widen(__byte_perm(even, odd, 0x5140), first[2 * half], first[2 * half + 1]);
-          Cache::widen(__byte_perm(even, odd, 0x7362), second[2 * half], second[2 * half + 1]);
+          const int half = i % 2;
+          std::uint32_t(&first)[4] = a[i / 2][0], (&second)[4] = a[i / 2][1];
+          Cache::widen(__byte_perm(even[i], odd[i], 0x5140), first[2 * half], first[2 * half + 1]);
+          Cache::widen(__byte_perm(even[i], odd[i], 0x7362), second[2 * half],
+                       second[2 * half + 1]);
         }
+        if (begin + 2 < k_steps) load(begin + 2);
         ptx::wgmma_fence();
 #pragma unroll
         for (int step = 0; step < 2; ++step) {
@@ -236,7 +240,6 @@ class Math {
         ptx::wgmma_commit();
         ptx::wgmma_wait<batches_in_flight>();
       }
-      if (last) store_sums();
       ptx::wgmma_wait();
       release(1);
     } else {
@@ -257,7 +260,6 @@ class Math {
         }
       }
       ptx::wgmma_commit();
-      if (last) store_sums();
       ptx::wgmma_wait();
       release(2);
     }
@@ -295,15 +297,28 @@ class Math {
     }
   }
 
-  /// −inf for keys that a column's row does not see or did not choose.
-  __device__ void mask(const Item& item, std::int32_t rows, std::int32_t first_key,
+  /// The same, and −inf in columns whose row did not choose the page.
+  __device__ void scale_chosen(std::int32_t rows, float (&s)[2][accumulators]) const {
+#pragma unroll
+    for (int i = 0; i < columns; ++i) {
+      const int at = 4 * (i / 2) + i % 2, own = column(i / 2) + i % 2;
+      const float factor = s_.factor[own];
+      const float shift = rows >> s_.row[own] & 1 ? 0.0f : -INFINITY;
+#pragma unroll
+      for (int tile = 0; tile < 2; ++tile) {
+        s[tile][at] = fmaf(s[tile][at], factor, shift);
+        s[tile][at + 2] = fmaf(s[tile][at + 2], factor, shift);
+      }
+    }
+  }
+
+  /// −inf for keys that a column's row does not see.
+  __device__ void mask(const Item& item, std::int32_t first_key,
                        float (&s)[2][accumulators]) const {
     const int key = 16 * warp_ + lane_ / 4;
 #pragma unroll
     for (int i = 0; i < columns; ++i) {
-      const int row = s_.row[column(i / 2) + i % 2];
-      const bool chose = rows >> row & 1;
-      const int keys = chose ? item.visible(p_, seq_len_, row) - first_key : 0;
+      const int keys = item.visible(p_, seq_len_, s_.row[column(i / 2) + i % 2]) - first_key;
 #pragma unroll
       for (int tile = 0; tile < 2; ++tile) {
 #pragma unroll
@@ -367,14 +382,13 @@ class Math {
     // Matrix i of a lane's address: tile i / 2, rows 16 w + 8 (i mod 2) of it, 8 columns.
     const int matrix = lane_ / 8, row = lane_ % 8;
     const int chunk = (2 * warp_ + matrix % 2) ^ row;
-    const std::uint32_t address = ptx::shared_address(s_.weights) + matrix / 2 * (n * 128) +
-                                  row * 128 + chunk * 16;
+    const std::uint32_t address =
+        ptx::shared_address(s_.weights) + matrix / 2 * (n * 128) + row * 128 + chunk * 16;
 #pragma unroll
     for (int j = 0; j < pairs; ++j) {
-      const std::uint32_t bits[] = {pack_two(x[0][4 * j], x[0][4 * j + 1]),
-                                    pack_two(x[0][4 * j + 2], x[0][4 * j + 3]),
-                                    pack_two(x[1][4 * j], x[1][4 * j + 1]),
-                                    pack_two(x[1][4 * j + 2], x[1][4 * j + 3])};
+      const std::uint32_t bits[] = {
+          pack_two(x[0][4 * j], x[0][4 * j + 1]), pack_two(x[0][4 * j + 2], x[0][4 * j + 3]),
+          pack_two(x[1][4 * j], x[1][4 * j + 1]), pack_two(x[1][4 * j + 2], x[1][4 * j + 3])};
       ptx::store_matrices_transposed(address + j * 8 * 128, bits);
     }
   }
@@ -393,7 +407,7 @@ class Math {
   /// Slots of the page past the request's last key may hold anything, and 0 · NaN is NaN.
   __device__ void clear_values(int keys) const {
     ptx::RingPlace place = ring_;
-    for (int box = 0; box < 2; ++box) {
+    for (int box = 0; box < boxes; ++box) {
       await(place);
       for (int i = keys * 8 + thread_; i < page_size * 8; i += math_threads) {
         reinterpret_cast<uint4*>(cta_.slot(place))[i] = {0, 0, 0, 0};
@@ -404,20 +418,36 @@ class Math {
 
   /// A run of pages: its segments or groups so far.
   struct Run {
-    bool empty;
     float o[2][accumulators];
     Stats stats[columns];
   };
+  struct NoRun {};  // where a group is one segment, that alone holds its numbers
+
+  __device__ static void clear(NoRun&) {}
+  __device__ static void clear(Run& run) {
+#pragma unroll
+    for (int i = 0; i < columns; ++i) run.stats[i] = no_keys();
+#pragma unroll
+    for (int i = 0; i < 2 * accumulators; ++i) run.o[i / accumulators][i % accumulators] = 0;
+  }
+
+  /// The segment joins its group.
+  __device__ void end_segment() {
+    store_sums();
+    sync();  // every warp's sums are there
+    if constexpr (grouped)
+      fold(
+          group_, [&](int i) { return segment_stats(i); }, o_);
+  }
 
   __device__ Stats segment_stats(int i) const {
     const auto& parts = *reinterpret_cast<const float4*>(s_.sum[column(i / 2) + i % 2]);
     return {maximum_[i], (parts.x + parts.y) + (parts.z + parts.w)};
   }
 
-  // Where a group is one segment, that alone holds its numbers.
   __device__ Stats group_stats(int i) const {
     if constexpr (grouped) return group_.stats[i];
-    return segment_stats(i);
+    return fresh_ ? no_keys() : segment_stats(i);
   }
   __device__ const float (&group_o() const)[2][accumulators] {
     if constexpr (grouped) return group_.o;
@@ -426,34 +456,26 @@ class Math {
 
   /// The group joins the total.
   __device__ void fold_group() {
-    if (!group_.empty) fold(total_, [&](int i) { return group_stats(i); }, group_o());
-    group_.empty = true;
+    if (grouped || !fresh_)
+      fold(
+          total_, [&](int i) { return group_stats(i); }, group_o());
+    clear(group_);
   }
 
-  /// A part becomes the run, or joins it.
+  /// A part joins the run.
   template <class PartStats>
   __device__ void fold(Run& run, PartStats stats, const float (&o)[2][accumulators]) const {
 #pragma unroll
     for (int i = 0; i < columns; ++i) {
       const int at = 4 * (i / 2) + i % 2;
-      if (run.empty) {
-        run.stats[i] = stats(i);
+      const Fold fold(run.stats[i], stats(i));
+      run.stats[i] = fold.stats;
 #pragma unroll
-        for (int tile = 0; tile < 2; ++tile) {
-          run.o[tile][at] = o[tile][at];
-          run.o[tile][at + 2] = o[tile][at + 2];
-        }
-      } else {
-        const Fold fold(run.stats[i], stats(i));
-        run.stats[i] = fold.stats;
-#pragma unroll
-        for (int tile = 0; tile < 2; ++tile) {
-          run.o[tile][at] = fold(run.o[tile][at], o[tile][at]);
-          run.o[tile][at + 2] = fold(run.o[tile][at + 2], o[tile][at + 2]);
-        }
+      for (int tile = 0; tile < 2; ++tile) {
+        run.o[tile][at] = fold(run.o[tile][at], o[tile][at]);
+        run.o[tile][at + 2] = fold(run.o[tile][at + 2], o[tile][at + 2]);
       }
     }
-    run.empty = false;
   }
 
   /// The first element of V's row in a thread's registers of tile `tile`, half `half`.
@@ -489,12 +511,11 @@ class Math {
         const int at = 4 * (i / 2) + i % 2;
         const uint2 bits = {pack_out(p_, o_[0][at], o_[0][at + 2]),
                             pack_out(p_, o_[1][at], o_[1][at + 2])};
-        *reinterpret_cast<uint2*>(
-            s_.weights + operand_offset<n>(column(i / 2) + i % 2, element(0, 0))) = bits;
+        *reinterpret_cast<uint2*>(s_.weights +
+                                  operand_offset<n>(column(i / 2) + i % 2, element(0, 0))) = bits;
       }
     } else {
-      store_transposed([&](float first, float second) { return pack_out(p_, first, second); },
-                       o_);
+      store_transposed([&](float first, float second) { return pack_out(p_, first, second); }, o_);
     }
   }
 
@@ -534,9 +555,6 @@ class Math {
   bool fresh_ = true;   // no page yet: O is not initialized
 
   int length_ = 0;
-  struct NoRun {
-    bool empty;
-  };
   std::conditional_t<grouped, Run, NoRun> group_;
   Run total_;
 };

@@ -25,6 +25,7 @@ struct Params {
   const std::int32_t* selection;  // [T, Hs, topk]
   std::int64_t selection_token, selection_list, selection_slot;
   int topk;
+  int slot_factor;  // row of an id by row_of(), see plan.h
   BatchView batch;
   std::int64_t pages;
 
@@ -32,7 +33,7 @@ struct Params {
   std::int64_t out_token, out_head;
   bool out_is_f16;
   bool out_aligned;  // rows start at multiples of 16 bytes
-  float* lse;  // [T, Hq] or null
+  float* lse;        // [T, Hq] or null
   std::int64_t lse_token, lse_head;
 
   float softmax_scale;

@@ -22,8 +22,7 @@
 namespace msa::cuda::sm90::decode {
 
 inline constexpr int groups = 4;
-/// (row, query head) pairs of an item. Twice as many would halve what L2 delivers for m = 4, but O, S
-/// and the folds of 64 columns need more registers than two CTAs a SM leave.
+/// (row, query head) pairs of an item: O, S and the folds of more do not fit the registers.
 inline constexpr int max_columns = 32;
 
 /// Rows of a request that one item takes: a function of m and G alone.
@@ -32,10 +31,11 @@ MSA_HOST_DEVICE constexpr int item_rows(int m, int group) {
   return m < fitting ? m : fitting;
 }
 
-/// floor(column / group) by a product and a shift: exact for up to 64 columns and groups of 1 to 16.
+/// floor(i / size) by a product and a shift: exact for i below 1,024 and sizes of 1 to 64 (columns
+/// by G, ids by topk).
 inline constexpr int row_shift = 16;
-MSA_HOST_DEVICE constexpr int row_factor(int group) { return (1 << row_shift) / group + 1; }
-MSA_HOST_DEVICE constexpr int row_of(int column, int factor) { return column * factor >> row_shift; }
+MSA_HOST_DEVICE constexpr int row_factor(int size) { return (1 << row_shift) / size + 1; }
+MSA_HOST_DEVICE constexpr int row_of(int i, int factor) { return i * factor >> row_shift; }
 
 /// Columns of the products: rows · G rounded up to what the kernel is compiled for.
 MSA_HOST_DEVICE constexpr int padded_columns(int columns) {
@@ -43,8 +43,8 @@ MSA_HOST_DEVICE constexpr int padded_columns(int columns) {
 }
 
 /// Segments of a group: with 16 columns a segment is one page of the usual 16, so that 16 CTAs can
-/// share an item; with 32, a group besides the segment and the total has no registers left, and four
-/// CTAs must do.
+/// share an item; with 32, a group besides the segment and the total has no registers left, and
+/// four CTAs must do.
 MSA_HOST_DEVICE constexpr int segments_per_group(int n) { return n <= 16 ? 4 : 1; }
 MSA_HOST_DEVICE constexpr int segments(int n) { return groups * segments_per_group(n); }
 
@@ -77,12 +77,14 @@ inline constexpr int partials = 2;
 
 /// Columns that each CTA of a cluster writes; with more CTAs than columns, the last write none.
 MSA_HOST_DEVICE constexpr int columns_of_cta(int ctas, int n) { return ctas < n ? n / ctas : 1; }
+static_assert(columns_of_cta(segments(16), 16) == 1 && columns_of_cta(segments(8), 8) == 1,
+              "where a segment is a CTA's, a CTA writes one column");
 
-/// CTAs a cluster for `items` items on a device with room for `resident` CTAs: as many as start at
-/// once. A choice of time alone.
-constexpr int cluster_size(std::int64_t items, std::int64_t resident, int n) {
+/// CTAs of the cluster that shares each of `items` items: as many as run at once, where
+/// `clusters[size]` of a size do. A choice of time alone.
+constexpr int cluster_size(int items, const int* clusters, int n) {
   for (int ctas = segments(n); ctas > 1; ctas /= 2) {
-    if (splits(ctas, n) && items * ctas <= resident) return ctas;
+    if (splits(ctas, n) && items <= clusters[ctas]) return ctas;
   }
   return 1;
 }

@@ -36,8 +36,7 @@ class Queries {
       bits_[i] = {0, 0};
       if (column >= columns) continue;
       const int row = row_of(column, p.row_factor);
-      const std::uint16_t* from =
-          first + row * p.q_token + (column - row * p.group) * p.q_head;
+      const std::uint16_t* from = first + row * p.q_token + (column - row * p.group) * p.q_head;
       if (p.q_aligned) {
         bits_[i] = *reinterpret_cast<const uint2*>(from);
       } else {
@@ -88,8 +87,7 @@ class Queries {
     if (largest == 0) return 0;
     const bool tiny = largest < 0x1p-100f;
     const float normal = tiny ? largest * 0x1p100f : largest;
-    const int floor_log2 =
-        static_cast<int>(__float_as_uint(normal) >> 23) - 127 - (tiny ? 100 : 0);
+    const int floor_log2 = static_cast<int>(__float_as_uint(normal) >> 23) - 127 - (tiny ? 100 : 0);
     const int exponent = 14 - floor_log2;
     const int half = exponent / 2;  // in two steps, as 2^exponent may be no f32
     const float first = power_of_two(half), second = power_of_two(exponent - half);
@@ -103,7 +101,8 @@ class Queries {
   __device__ static void widen(const Params& p, uint2 bits, float (&x)[4]) {
     const std::uint32_t element[] = {bits.x & 0xffff, bits.x >> 16, bits.y & 0xffff, bits.y >> 16};
 #pragma unroll
-    for (int i = 0; i < 4; ++i) x[i] = p.q_is_f16 ? f16_to_f32(element[i]) : bf16_to_f32(element[i]);
+    for (int i = 0; i < 4; ++i)
+      x[i] = p.q_is_f16 ? f16_to_f32(element[i]) : bf16_to_f32(element[i]);
   }
 
   /// Where the products look for element d. In 8-bit caches a thread reads 16 bytes of a key at

@@ -1,7 +1,6 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-
 #include <cstdint>
 
 #include "cuda/common/ptx/wgmma.cuh"

@@ -34,9 +34,7 @@ struct Normalize {
   __device__ Normalize(const Stats& stats, float v_scale)
       : empty(stats.y == 0), inverse(1.0f / stats.y), v_scale(v_scale) {}
   /// Adding 0 leaves one sign of zero.
-  __device__ float operator()(float o) const {
-    return empty ? 0.0f : o * inverse * v_scale + 0.0f;
-  }
+  __device__ float operator()(float o) const { return empty ? 0.0f : o * inverse * v_scale + 0.0f; }
 
   bool empty;
   float inverse, v_scale;
@@ -48,50 +46,50 @@ __device__ inline std::uint32_t pack_out(const Params& p, float first, float sec
                       : pack<ptx::Operand::bf16>(first, second);
 }
 
-/// One column's four elements from `count` partial results of each group, by one lane; all are
-/// fetched from the cluster before the first fold.
-template <int count, int n>
-__device__ inline float4 gather(const Params& p, const Cta<n>& cta, int length, int column,
-                                int element, Stats& stats) {
-  Stats partial_stats[groups * count];
-  float4 partial[groups * count];
+/// Parts of one column, folded in order, by one lane for `width` elements: all are fetched before
+/// the first fold, and no branch may keep a fetch waiting. A part without a page is left out.
+template <int width>
+struct Parts {
+  template <int count>
+  struct Of {
+    Stats stats[count];
+    float o[count][width];
+
+    __device__ void leave_out(int i) {
+      stats[i] = no_keys();
 #pragma unroll
-  for (int i = 0; i < groups * count; ++i) {
-    const PartialPlace place = partial_place(i / count, i % count, p.cluster, n);
-    partial_stats[i] = ptx::in_cta(cta.shared.stats[place.slot][column], place.cta);
-    const float* cell = cta.partial(place.slot) + column * partial_stride + element;
-    partial[i] = ptx::in_cta(*reinterpret_cast<const float4*>(cell), place.cta);
-  }
-  bool empty = true;
-  float4 total = {0, 0, 0, 0};
-  stats = {-INFINITY, 0};
-  const auto add = [](bool& first, Stats& a_stats, float4& a, const Stats& b_stats,
-                      const float4& b) {
-    const Fold fold(a_stats, b_stats);
-    a = first ? b : float4{fold(a.x, b.x), fold(a.y, b.y), fold(a.z, b.z), fold(a.w, b.w)};
-    a_stats = first ? b_stats : fold.stats;
-    first = false;
-  };
-#pragma unroll
-  for (int g = 0; g < groups; ++g) {
-    bool group_empty = true;
-    float4 group = {0, 0, 0, 0};
-    Stats group_stats = {-INFINITY, 0};
-#pragma unroll
-    for (int i = 0; i < count; ++i) {
-      constexpr int width = segments_per_group(n) / count;
-      const int segment = g * segments_per_group(n) + i * width;
-      if (any_page(segment, segment + width, length, n)) {
-        add(group_empty, group_stats, group, partial_stats[g * count + i],
-            partial[g * count + i]);
-      }
+      for (float& x : o[i]) x = 0;
     }
-    if (!group_empty) add(empty, stats, total, group_stats, group);
-  }
-  return total;
+    /// Returns the statistics; `result` gets O.
+    __device__ Stats fold(float (&result)[width]) const {
+      Stats all = no_keys();
+#pragma unroll
+      for (float& x : result) x = 0;
+#pragma unroll
+      for (int i = 0; i < count; ++i) {
+        const Fold fold(all, stats[i]);
+#pragma unroll
+        for (int e = 0; e < width; ++e) result[e] = fold(result[e], o[i][e]);
+        all = fold.stats;
+      }
+      return all;
+    }
+  };
+};
+
+template <int n>
+__device__ inline void fetch_part(const Cta<n>& cta, PartialPlace place, int column, int element,
+                                  Stats& stats, float (&o)[4]) {
+  stats = ptx::in_cta(cta.shared.stats[place.slot][column], place.cta);
+  const float* from = cta.partial(place.slot) + column * partial_stride + element;
+  const float4 four = ptx::in_cta(*reinterpret_cast<const float4*>(from), place.cta);
+  o[0] = four.x;
+  o[1] = four.y;
+  o[2] = four.z;
+  o[3] = four.w;
 }
 
-/// This CTA's columns, from the partial results of all CTAs of the cluster: a warp a column.
+/// This CTA's columns, from one partial result of each group: a warp a column.
 template <int n>
 __device__ inline void write_share(const Params& p, const Cta<n>& cta, const Item& item,
                                    int length) {
@@ -100,13 +98,22 @@ __device__ inline void write_share(const Params& p, const Cta<n>& cta, const Ite
   const int per_cta = columns_of_cta(p.cluster, n);
   const int end = min((cta.cluster_rank + 1) * per_cta, item.rows * p.group);
   for (int column = cta.cluster_rank * per_cta + warp; column < end; column += math_warps) {
-    Stats stats;
-    const float4 o = p.cluster > groups
-                         ? gather<segments_per_group(n)>(p, cta, length, column, 4 * lane, stats)
-                         : gather<1>(p, cta, length, column, 4 * lane, stats);
+    typename Parts<4>::template Of<groups> parts;
+#pragma unroll
+    for (int g = 0; g < groups; ++g) {
+      fetch_part(cta, partial_place(g, 0, p.cluster, n), column, 4 * lane, parts.stats[g],
+                 parts.o[g]);
+    }
+#pragma unroll
+    for (int g = 0; g < groups; ++g) {
+      const int first = g * segments_per_group(n);
+      if (!any_page(first, first + segments_per_group(n), length, n)) parts.leave_out(g);
+    }
+    float o[4];
+    const Stats stats = parts.fold(o);
     const Normalize normalize(stats, p.v_scale.value());
-    const uint2 bits = {pack_out(p, normalize(o.x), normalize(o.y)),
-                        pack_out(p, normalize(o.z), normalize(o.w))};
+    const uint2 bits = {pack_out(p, normalize(o[0]), normalize(o[1])),
+                        pack_out(p, normalize(o[2]), normalize(o[3]))};
     const OutRow row(p, item, cta.shared.row[column], column);
     std::uint16_t* to = row.out + 4 * lane;
     if (p.out_aligned) {
@@ -119,6 +126,51 @@ __device__ inline void write_share(const Params& p, const Cta<n>& cta, const Ite
     }
     if (lane == 0) row.write_lse(p, stats);
   }
+}
+
+/// This CTA's one column, from one partial result of each segment: a warp folds a group's, then
+/// every thread one element of all groups.
+template <int n>
+__device__ inline void write_column(const Params& p, const Cta<n>& cta, const Item& item,
+                                    int length) {
+  const int column = cta.cluster_rank;
+  if (column >= item.rows * p.group) return;  // the CTA as a whole
+  constexpr int count = segments_per_group(n);
+  const int thread = static_cast<int>(threadIdx.x);
+  const int group = thread / warp_size, element = thread % warp_size * 4;
+  Shared<n>& s = cta.shared;
+  // P's place is free, and so are the second partial result's statistics.
+  auto* cells = reinterpret_cast<float*>(s.weights);  // [groups][128]
+  Stats* cell_stats = s.stats[1];
+  {
+    typename Parts<4>::template Of<count> parts;
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+      fetch_part(cta, partial_place(group, i, p.cluster, n), column, element, parts.stats[i],
+                 parts.o[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+      if (!any_page(group * count + i, group * count + i + 1, length, n)) parts.leave_out(i);
+    }
+    float o[4];
+    const Stats stats = parts.fold(o);
+    *reinterpret_cast<float4*>(cells + group * head_dim + element) = {o[0], o[1], o[2], o[3]};
+    if (thread % warp_size == 0) cell_stats[group] = stats;
+  }
+  ptx::sync_threads(1, math_threads);
+  typename Parts<1>::template Of<groups> parts;
+#pragma unroll
+  for (int g = 0; g < groups; ++g) {
+    parts.stats[g] = cell_stats[g];
+    parts.o[g][0] = cells[g * head_dim + thread];
+  }
+  float o[1];
+  const Stats stats = parts.fold(o);
+  const OutRow row(p, item, s.row[column], column);
+  row.out[thread] =
+      static_cast<std::uint16_t>(pack_out(p, Normalize(stats, p.v_scale.value())(o[0]), 0.0f));
+  if (thread == 0) row.write_lse(p, stats);
 }
 
 }  // namespace msa::cuda::sm90::decode
