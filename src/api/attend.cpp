@@ -131,7 +131,7 @@ void check_ids(Checker& check, const AttendArgs& a) {
 }
 
 void check_memory(Checker& check, const AttendArgs& a) {
-  if (!metadata_checks_enabled() || a.q.device.type == DeviceType::cuda) return;
+  if (a.q.device.type == DeviceType::cuda) return;
   check_batch_memory(check, a.batch, a.kv_cache.shape_view().shape[0], a.kv_shard.rank,
                      a.kv_shard.world);
   check_ids(check, a);
@@ -139,27 +139,10 @@ void check_memory(Checker& check, const AttendArgs& a) {
 
 }  // namespace
 
-void check_call(const AttendArgs& args) {
-  Checker check("attend");
-  validate(check, args);
-  check.raise();
-  ready_backend("attend", args);
-}
+void check_call(const AttendArgs& args) { check_call("attend", args, validate); }
 
-void attend(const AttendArgs& args) {
-  Checker check("attend");
-  validate(check, args);
-  check.raise();
-  check_memory(check, args);
-  check.raise();
-  dispatch("attend", args);
-}
+void attend(const AttendArgs& args) { call("attend", args, validate, check_memory); }
 
-std::size_t workspace_size(const AttendArgs& args) {
-  Checker check("attend", Scope::shapes);
-  validate(check, args);
-  check.raise();
-  return choose_backend("attend", args).workspace_size(args);
-}
+std::size_t workspace_size(const AttendArgs& args) { return query("attend", args, validate); }
 
 }  // namespace msa

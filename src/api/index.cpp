@@ -137,10 +137,10 @@ void validate(Checker& check, const SelectArgs& a) {
 template <class Args>
 void check_memory(Checker& check, const Args& a) {
   if constexpr (requires { a.batch; }) {
-    if (!metadata_checks_enabled() || a.index_q.device.type == DeviceType::cuda) return;
+    if (a.index_q.device.type == DeviceType::cuda) return;
     check_batch_memory(check, a.batch, a.index_cache.shape[0]);
   } else {
-    if (!metadata_checks_enabled() || a.scores.device.type == DeviceType::cuda) return;
+    if (a.scores.device.type == DeviceType::cuda) return;
     int reported = 0;
     for (std::int64_t t = 0; t < a.num_tokens; ++t) {
       const std::int64_t valid = a.valid_blocks.template ptr<std::int32_t>()[t];
@@ -152,39 +152,22 @@ void check_memory(Checker& check, const Args& a) {
   }
 }
 
-template <class Args>
-void call(const char* op, const Args& args) {
-  Checker check(op);
-  validate(check, args);
-  check.raise();
-  check_memory(check, args);
-  check.raise();
-  dispatch(op, args);
-}
-
-template <class Args>
-std::size_t query(const char* op, const Args& args) {
-  Checker check(op, Scope::shapes);
-  validate(check, args);
-  check.raise();
-  return choose_backend(op, args).workspace_size(args);
-}
-
 }  // namespace
 
-void check_call(const IndexArgs& args) {
-  Checker check("index_blocks");
-  validate(check, args);
-  check.raise();
-  ready_backend("index_blocks", args);
+void check_call(const IndexArgs& args) { check_call("index_blocks", args, validate); }
+
+void index_blocks(const IndexArgs& args) { call("index_blocks", args, validate, check_memory); }
+void index_scores(const IndexScoresArgs& args) {
+  call("index_scores", args, validate, check_memory);
 }
+void select_blocks(const SelectArgs& args) { call("select_blocks", args, validate, check_memory); }
 
-void index_blocks(const IndexArgs& args) { call("index_blocks", args); }
-void index_scores(const IndexScoresArgs& args) { call("index_scores", args); }
-void select_blocks(const SelectArgs& args) { call("select_blocks", args); }
-
-std::size_t workspace_size(const IndexArgs& args) { return query("index_blocks", args); }
-std::size_t workspace_size(const IndexScoresArgs& args) { return query("index_scores", args); }
-std::size_t workspace_size(const SelectArgs& args) { return query("select_blocks", args); }
+std::size_t workspace_size(const IndexArgs& args) { return query("index_blocks", args, validate); }
+std::size_t workspace_size(const IndexScoresArgs& args) {
+  return query("index_scores", args, validate);
+}
+std::size_t workspace_size(const SelectArgs& args) {
+  return query("select_blocks", args, validate);
+}
 
 }  // namespace msa

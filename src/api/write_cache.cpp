@@ -235,7 +235,7 @@ void check_slots(Checker& check, const char* argument, const ConstTensor& slots,
 }
 
 void check_memory(Checker& check, const WriteCacheArgs& a) {
-  if (!metadata_checks_enabled() || a.qkv.device.type == DeviceType::cuda) return;
+  if (a.qkv.device.type == DeviceType::cuda) return;
   check_slots(check, "slot_mapping", a.slot_mapping, a.num_tokens,
               a.kv_cache.shape_view().shape[0]);
   check_slots(check, "index_slot_mapping", a.index_slot_mapping, a.num_tokens,
@@ -251,33 +251,19 @@ void check_memory(Checker& check, const WriteCacheArgs& a) {
 }
 
 void check_memory(Checker& check, const InsertCacheArgs& a) {
-  if (!metadata_checks_enabled()) return;
   check_slots(check, "slot_mapping", a.slot_mapping, a.num_tokens,
               a.kv_cache.shape_view().shape[0]);
   check_slots(check, "index_slot_mapping", a.index_slot_mapping, a.num_tokens,
               a.index_cache.shape[0]);
 }
 
-template <class Args>
-void call(const char* op, const Args& args) {
-  Checker check(op);
-  validate(check, args);
-  check.raise();
-  check_memory(check, args);
-  check.raise();
-  dispatch(op, args);
-}
-
 }  // namespace
 
-void check_call(const WriteCacheArgs& args) {
-  Checker check("write_cache");
-  validate(check, args);
-  check.raise();
-  ready_backend("write_cache", args);
-}
+void check_call(const WriteCacheArgs& args) { check_call("write_cache", args, validate); }
 
-void write_cache(const WriteCacheArgs& args) { call("write_cache", args); }
-void insert_cache(const InsertCacheArgs& args) { call("insert_cache", args); }
+void write_cache(const WriteCacheArgs& args) { call("write_cache", args, validate, check_memory); }
+void insert_cache(const InsertCacheArgs& args) {
+  call("insert_cache", args, validate, check_memory);
+}
 
 }  // namespace msa
