@@ -78,36 +78,15 @@ void validate(Checker& check, const AttendArgs& a) {
     check.range("kv_shard.rank", a.kv_shard.rank, 0, a.kv_shard.world - 1);
   }
 
-  const ConstTensor workspace = ConstTensor::dense(
-      a.workspace.data, DType::u8, {static_cast<std::int64_t>(a.workspace.bytes)}, a.q.device);
-  check.same_device({{"q", a.q},
-                     {"kv_cache", a.kv_cache.packed},
-                     {"k_cache", a.kv_cache.k},
-                     {"v_cache", a.kv_cache.v},
-                     {"selection", a.selection},
-                     {"seq_lens", a.batch.seq_lens},
-                     {"block_table", a.batch.block_table},
-                     {"cu_seqlens_q", a.batch.cu_seqlens_q},
-                     {"context_lens", a.batch.context_lens},
-                     {"out", a.out},
-                     {"lse", a.lse},
-                     {"k_scale", a.k_scale.tensor},
-                     {"v_scale", a.v_scale.tensor}});
-  for (const Region& output : {Region{"out", a.out}, Region{"lse", a.lse}}) {
-    check.disjoint(output, {{"q", a.q},
-                            {"kv_cache", a.kv_cache.packed},
-                            {"k_cache", a.kv_cache.k},
-                            {"v_cache", a.kv_cache.v},
-                            {"selection", a.selection},
-                            {"seq_lens", a.batch.seq_lens},
-                            {"block_table", a.batch.block_table},
-                            {"cu_seqlens_q", a.batch.cu_seqlens_q},
-                            {"context_lens", a.batch.context_lens},
-                            {"k_scale", a.k_scale.tensor},
-                            {"v_scale", a.v_scale.tensor},
-                            {"workspace", workspace}});
-  }
-  check.disjoint({"out", a.out}, {{"lse", a.lse}});
+  check.placement(with_batch({{"q", a.q},
+                              {"kv_cache", a.kv_cache.packed},
+                              {"k_cache", a.kv_cache.k},
+                              {"v_cache", a.kv_cache.v},
+                              {"selection", a.selection},
+                              {"k_scale", a.k_scale.tensor},
+                              {"v_scale", a.v_scale.tensor}},
+                             a.batch),
+                  {{"out", a.out}, {"lse", a.lse}}, a.workspace);
 }
 
 /// MSA_CHECK=1: ids that no healthy indexer writes. The operator itself ignores them.

@@ -270,6 +270,10 @@ TEST(Validation, AttendNumbers) {
                 "'out' shares memory with 'lse'"},
           Fault{[](auto& c) { c.args.out.data = const_cast<void*>(c.args.kv_cache.packed.data); },
                 "'out' shares memory with 'kv_cache'"},
+          Fault{[](auto& c) {
+                  c.args.workspace = {c.args.lse.data, 16};
+                },
+                "'lse' shares memory with 'workspace'"},
       },
       "attend", [](const AttendArgs& args) { attend(args); });
 }
@@ -319,6 +323,11 @@ TEST(Validation, WriteNumbers) {
                 "'q_out' shares memory with 'qkv'"},
           Fault{[](auto& c) { c.args.index_cache.data = c.args.kv_cache.packed.data; },
                 "'kv_cache' shares memory with 'index_cache'"},
+          Fault{[](auto& c) {
+                  c.args.v_scale =
+                      Scale(ConstTensor::dense(c.args.kv_cache.packed.data, DType::f32, {1}));
+                },
+                "'kv_cache' shares memory with 'v_scale'"},
       },
       "write_cache", [](const WriteCacheArgs& args) { write_cache(args); });
 }
