@@ -223,10 +223,23 @@ bool Checker::tensor(std::string_view argument, const ConstTensor& t, const Tens
   return true;
 }
 
+bool Checker::known_device(const Region& region) {
+  if (!region.tensor.given()) return true;
+  switch (region.tensor.device.type) {
+    case DeviceType::cpu:
+    case DeviceType::cuda:
+    case DeviceType::cuda_host:
+      return true;
+  }
+  fail(region.name, cat("has device type ", static_cast<int>(region.tensor.device.type),
+                        "; allowed: cpu, cuda, cuda_host"));
+  return false;
+}
+
 void Checker::same_device(const std::vector<Region>& tensors) {
   const Region* first = nullptr;
   for (const Region& r : tensors) {
-    if (!r.tensor.given()) continue;
+    if (!r.tensor.given() || !known_device(r)) continue;
     if (first == nullptr) first = &r;
     // Pinned host memory is host memory to a host backend.
     const auto kind = [](Device d) {

@@ -77,6 +77,9 @@ class Checker {
   /// the rank is right, so that the caller may go on to look at its shape.
   bool tensor(std::string_view argument, const ConstTensor& tensor, const TensorRule& rule);
 
+  /// The tensor's device is of a type that exists; an absent tensor's does not matter.
+  bool known_device(const Region& region);
+
   /// All tensors of a call live on one device; null and absent ones do not count.
   void same_device(const std::vector<Region>& tensors);
 

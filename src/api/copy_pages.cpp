@@ -46,7 +46,7 @@ void check_devices(Checker& check, const CopyPagesArgs& a) {
   const Region other = src_on_gpu ? Region{"dst", a.dst} : Region{"src", a.src};
   if (other.tensor.device.type == DeviceType::cuda) {
     check.same_device({gpu, other});
-  } else {
+  } else if (check.known_device(other)) {
     check.require(other.tensor.device.type == DeviceType::cuda_host, other.name,
                   cat("is in pageable host memory; allowed with '", gpu.name,
                       "' on a CUDA device: pinned host memory (cuda_host) or that device"));
