@@ -109,16 +109,21 @@ void check_ids(Checker& check, const AttendArgs& a) {
   }
 }
 
-void check_memory(Checker& check, const AttendArgs& a) {
+/// MSA_CHECK=1: all but the selection.
+void check_metadata(Checker& check, const AttendArgs& a) {
   if (a.q.device.type == DeviceType::cuda) return;
   check_batch_memory(check, a.batch, a.kv_cache.shape_view().shape[0], a.kv_shard.rank,
                      a.kv_shard.world);
-  check_ids(check, a);
+}
+
+void check_memory(Checker& check, const AttendArgs& a) {
+  check_metadata(check, a);
+  if (a.q.device.type != DeviceType::cuda) check_ids(check, a);
 }
 
 }  // namespace
 
-void check_call(const AttendArgs& args) { check_call("attend", args, validate); }
+void check_call(const AttendArgs& args) { check_call("attend", args, validate, check_metadata); }
 
 void attend(const AttendArgs& args) { call("attend", args, validate, check_memory); }
 

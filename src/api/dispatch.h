@@ -67,16 +67,23 @@ void dispatch(const char* op, const Args& args) {
 template <class Args>
 using Validator = std::type_identity_t<void (*)(Checker&, const Args&)>;
 
-/// One call of an operator. `check_memory` (none: null) reads what the arguments point to, and runs
-/// under MSA_CHECK=1 on arguments that have passed `validate`.
+/// Throws what is wrong with a call. `check_memory` (none: null) reads what the arguments point to,
+/// and runs under MSA_CHECK=1 on arguments that have passed `validate`.
 template <class Args>
-void call(const char* op, const Args& args, Validator<Args> validate,
-          Validator<Args> check_memory = nullptr) {
+void check_arguments(const char* op, const Args& args, Validator<Args> validate,
+                     Validator<Args> check_memory) {
   Checker check(op);
   validate(check, args);
   check.raise();
   if (check_memory != nullptr && metadata_checks_enabled()) check_memory(check, args);
   check.raise();
+}
+
+/// One call of an operator.
+template <class Args>
+void call(const char* op, const Args& args, Validator<Args> validate,
+          Validator<Args> check_memory = nullptr) {
+  check_arguments(op, args, validate, check_memory);
   dispatch(op, args);
 }
 
@@ -89,17 +96,16 @@ std::size_t query(const char* op, const Args& args, Validator<Args> validate) {
   return choose_backend(op, args).workspace_size(args);
 }
 
-/// Throws what call() would throw before it runs, memory contents (MSA_CHECK=1) aside.
+/// Throws what call() would throw before it runs.
 template <class Args>
-void check_call(const char* op, const Args& args, Validator<Args> validate) {
-  Checker check(op);
-  validate(check, args);
-  check.raise();
+void check_call(const char* op, const Args& args, Validator<Args> validate,
+                Validator<Args> check_memory = nullptr) {
+  check_arguments(op, args, validate, check_memory);
   ready_backend(op, args);
 }
 
 /// The same of one operator: for a call of several, which must not write anything before all of
-/// them are known to pass.
+/// them are known to pass. Memory that an earlier one writes is not read: attend's selection.
 void check_call(const WriteCacheArgs& args);
 void check_call(const IndexArgs& args);
 void check_call(const AttendArgs& args);

@@ -133,7 +133,7 @@ void check_memory(Checker& check, const Args& a) {
 
 }  // namespace
 
-void check_call(const IndexArgs& args) { check_call("index_blocks", args, validate); }
+void check_call(const IndexArgs& args) { check_call("index_blocks", args, validate, check_memory); }
 
 void index_blocks(const IndexArgs& args) { call("index_blocks", args, validate, check_memory); }
 void index_scores(const IndexScoresArgs& args) {

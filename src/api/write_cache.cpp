@@ -228,7 +228,9 @@ void check_memory(Checker& check, const InsertCacheArgs& a) {
 
 }  // namespace
 
-void check_call(const WriteCacheArgs& args) { check_call("write_cache", args, validate); }
+void check_call(const WriteCacheArgs& args) {
+  check_call("write_cache", args, validate, check_memory);
+}
 
 void write_cache(const WriteCacheArgs& args) { call("write_cache", args, validate, check_memory); }
 void insert_cache(const InsertCacheArgs& args) {
