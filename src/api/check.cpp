@@ -223,10 +223,23 @@ bool Checker::tensor(std::string_view argument, const ConstTensor& t, const Tens
   return true;
 }
 
-void Checker::same_device(std::initializer_list<Region> tensors) {
+bool Checker::known_device(const Region& region) {
+  if (!region.tensor.given()) return true;
+  switch (region.tensor.device.type) {
+    case DeviceType::cpu:
+    case DeviceType::cuda:
+    case DeviceType::cuda_host:
+      return true;
+  }
+  fail(region.name, cat("has device type ", static_cast<int>(region.tensor.device.type),
+                        "; allowed: cpu, cuda, cuda_host"));
+  return false;
+}
+
+void Checker::same_device(const std::vector<Region>& tensors) {
   const Region* first = nullptr;
   for (const Region& r : tensors) {
-    if (!r.tensor.given()) continue;
+    if (!r.tensor.given() || !known_device(r)) continue;
     if (first == nullptr) first = &r;
     // Pinned host memory is host memory to a host backend.
     const auto kind = [](Device d) {
@@ -240,7 +253,7 @@ void Checker::same_device(std::initializer_list<Region> tensors) {
   }
 }
 
-void Checker::disjoint(const Region& output, std::initializer_list<Region> others) {
+void Checker::disjoint(const Region& output, const std::vector<Region>& others) {
   if (scope_ == Scope::shapes) return;
   for (const Region& r : others) {
     if (overlap(output.tensor, r.tensor)) {
@@ -248,6 +261,20 @@ void Checker::disjoint(const Region& output, std::initializer_list<Region> other
            cat("shares memory with '", r.name, "' (", describe(output.tensor), " at ",
                output.tensor.data, " against ", describe(r.tensor), " at ", r.tensor.data, ")"));
     }
+  }
+}
+
+void Checker::placement(std::vector<Region> inputs, const std::vector<Region>& outputs,
+                        const Workspace& workspace) {
+  std::vector<Region> tensors = inputs;
+  tensors.insert(tensors.end(), outputs.begin(), outputs.end());
+  same_device(tensors);
+  // A pointer without a device of its own: it only takes part in what follows.
+  inputs.push_back({"workspace", ConstTensor::dense(workspace.data, DType::u8,
+                                                    {static_cast<std::int64_t>(workspace.bytes)})});
+  for (auto output = outputs.begin(); output != outputs.end(); ++output) {
+    disjoint(*output, inputs);
+    disjoint(*output, std::vector<Region>(output + 1, outputs.end()));
   }
 }
 
@@ -313,7 +340,6 @@ std::int64_t check_kv_cache(Checker& check, const ConstKVCache& cache, bool outp
                   cat("is ", name(cache.v.dtype), " of ", describe(cache.v),
                       "; expected k_cache's type and shape, ", name(cache.k.dtype), " of ",
                       describe(cache.k)));
-    if (output) check.disjoint({"v_cache", cache.v}, {{"k_cache", cache.k}});
   }
   return k_ok ? cache.k.shape[1] : 0;
 }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -56,7 +55,7 @@ struct TensorRule {
 
 /// A range of memory that belongs to an argument.
 struct Region {
-  std::string name;
+  const char* name;
   ConstTensor tensor;
 };
 
@@ -78,12 +77,20 @@ class Checker {
   /// the rank is right, so that the caller may go on to look at its shape.
   bool tensor(std::string_view argument, const ConstTensor& tensor, const TensorRule& rule);
 
+  /// The tensor's device is of a type that exists; an absent tensor's does not matter.
+  bool known_device(const Region& region);
+
   /// All tensors of a call live on one device; null and absent ones do not count.
-  void same_device(std::initializer_list<Region> tensors);
+  void same_device(const std::vector<Region>& tensors);
 
   /// An output must not share memory with any of the others. Views of equal strides and views that
   /// interleave row by row are told apart; anything else is judged by the address range it spans.
-  void disjoint(const Region& output, std::initializer_list<Region> others);
+  void disjoint(const Region& output, const std::vector<Region>& others);
+
+  /// Where a call's tensors may lie: all on one device, each output apart from the inputs, from the
+  /// workspace and from the outputs after it.
+  void placement(std::vector<Region> inputs, const std::vector<Region>& outputs,
+                 const Workspace& workspace = {});
 
   /// A scale is finite and positive, or one f32 on the device.
   void scale(std::string_view argument, const Scale& scale);

@@ -1,13 +1,16 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <memory>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/tree.h"
 #include "msa/device.h"
 #include "msa/error.h"
 
@@ -61,7 +64,10 @@ int main_guarded(int argc, char** argv) {
     if (command->visible()) console.add_options(*sub);
   }
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> words =
+        with_values_attached(describe(app), {argv + std::min(argc, 1), argv + argc});
+    std::reverse(words.begin(), words.end());  // the order that the parser takes them in
+    app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
     // CLI11 prints help and version to stdout with code 0, faults to stderr with codes of its own.
     return with_flushed_stdout(app.exit(error) == 0 ? exit_ok : exit_usage);

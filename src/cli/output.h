@@ -72,6 +72,12 @@ class Console {
   std::optional<std::string> json_;
 };
 
+/// Adds the option `name` of a FILE that may be left out: `file` is "" then. `what` is written, in
+/// the words of `--help`. To be called after the command's arguments were added, since it says when
+/// a word could be taken for one of them (with_values_attached in tree.h decides).
+void add_file_option(CLI::App& app, const std::string& name, std::optional<std::string>& file,
+                     const std::string& what);
+
 /// Writes `text` to a file, or to stdout for "" and "-".
 /// \throws Error (io) naming the file.
 void write_text(const std::string& path, const std::string& text);

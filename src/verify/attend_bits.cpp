@@ -6,6 +6,7 @@
 #include "msa/device.h"
 #include "msa/error.h"
 #include "verify/attend_problem.h"
+#include "verify/concurrent.h"
 
 /// \file
 /// The bitwise promises of the contract's section 5, one by one.
@@ -210,31 +211,6 @@ Outcome check_threads(const Target& target, const AttendSpec& spec) {
   return judge.outcome();
 }
 
-/// Several host threads, each with a call of its own at the same time.
-Outcome check_concurrent(const Target& target, const AttendSpec& spec) {
-  constexpr int callers = 4;
-  Judge judge;
-  AttendProblem problem(target, spec, Poison::nan);
-  const AttendOutput want = problem.run(judge);
-  std::vector<Judge> judges(callers);
-  std::vector<std::unique_ptr<AttendProblem>> problems;
-  for (int i = 0; i < callers; ++i) {
-    problems.push_back(std::make_unique<AttendProblem>(target, spec, Poison::huge));
-  }
-  std::vector<std::thread> threads;
-  for (int i = 0; i < callers; ++i) {
-    threads.emplace_back([&, i] {
-      for (int call = 0; call < 3; ++call) {
-        same_rows(judges[i], problem, want, *problems[i], problems[i]->run(judges[i]),
-                  "caller " + std::to_string(i));
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (const Judge& j : judges) judge.require(j.passed(), j.outcome().detail);
-  return judge.outcome();
-}
-
 }  // namespace
 
 void add_attend_bits(std::vector<Case>& cases) {
@@ -260,7 +236,7 @@ void add_attend_bits(std::vector<Case>& cases) {
   const AttendSpec s = base(DType::bf16, 2, false);
   add(
       cases, "report 75: four threads call at once",
-      [s](const Target& t) { return check_concurrent(t, s); }, true);
+      [s](const Target& t) { return check_concurrent<AttendProblem>(t, s, 4); }, true);
 }
 
 }  // namespace msa::verify

@@ -94,6 +94,8 @@ std::vector<Fault> faults() {
          a.change([](auto& t) { t.device = {DeviceType::cuda, 0}; });
          return true;
        }},
+      {"device type", "has device type 77; allowed: cpu, cuda, cuda_host",
+       always([](auto& t) { t.device.type = static_cast<DeviceType>(77); })},
       {"address space", "spans more than 2^63 bytes",
        [](const Argument& a) {
          a.change([](auto& t) {
@@ -270,6 +272,10 @@ TEST(Validation, AttendNumbers) {
                 "'out' shares memory with 'lse'"},
           Fault{[](auto& c) { c.args.out.data = const_cast<void*>(c.args.kv_cache.packed.data); },
                 "'out' shares memory with 'kv_cache'"},
+          Fault{[](auto& c) {
+                  c.args.workspace = {c.args.lse.data, 16};
+                },
+                "'lse' shares memory with 'workspace'"},
       },
       "attend", [](const AttendArgs& args) { attend(args); });
 }
@@ -319,6 +325,11 @@ TEST(Validation, WriteNumbers) {
                 "'q_out' shares memory with 'qkv'"},
           Fault{[](auto& c) { c.args.index_cache.data = c.args.kv_cache.packed.data; },
                 "'kv_cache' shares memory with 'index_cache'"},
+          Fault{[](auto& c) {
+                  c.args.v_scale =
+                      Scale(ConstTensor::dense(c.args.kv_cache.packed.data, DType::f32, {1}));
+                },
+                "'kv_cache' shares memory with 'v_scale'"},
       },
       "write_cache", [](const WriteCacheArgs& args) { write_cache(args); });
 }
@@ -365,6 +376,28 @@ TEST(Validation, PageMovesBetweenHostAndDeviceNeedPinnedMemory) {
     EXPECT_THAT(error.what(),
                 AllOf(HasSubstr("'pairs' is on device cpu:0; expected the device of 'src', cuda:1"),
                       HasSubstr("'dst' is in pageable host memory")));
+  }
+}
+
+TEST(Validation, NoDeviceTypeIsTakenForHostMemory) {
+  for (const int type : {-1, 3}) {
+    const std::string text =
+        "has device type " + std::to_string(type) + "; allowed: cpu, cuda, cuda_host";
+    testing::AttendCall call;
+    call.args.k_scale = Scale(ConstTensor(call.memory->dense(DType::f32, {1})));
+    call.args.k_scale.tensor.device.type = static_cast<DeviceType>(type);
+    expect_refused({"attend", {}, [&] { attend(call.args); }, call.memory},
+                   {"argument 'k_scale' " + text});
+
+    // The host side of a move from or to a CUDA device.
+    const auto memory = std::make_shared<testing::Memory>();
+    CopyPagesArgs a;
+    a.src = memory->dense(DType::bf16, {3, 128, 128});
+    a.dst = memory->dense(DType::bf16, {3, 128, 128});
+    a.pairs = memory->i64({0, 1}, {1, 2});
+    a.src.device = a.pairs.device = {DeviceType::cuda, 0};
+    a.dst.device.type = static_cast<DeviceType>(type);
+    expect_refused({"copy_pages", {}, [&] { copy_pages(a); }, memory}, {"argument 'dst' " + text});
   }
 }
 

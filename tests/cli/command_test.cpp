@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -139,6 +140,81 @@ TEST(Command, BenchComparesInstructionSetsInOneRun) {
       run_msa("bench decode --m 1 --json --baseline baseline" + tiny_bench);
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_GT(json::parse(result.out).at("cases").at(0).at("speedup"), 0);
+}
+
+/// Runs the program in a folder of its own; stdout goes to the file "out" there.
+int run_in(const std::string& folder, const std::string& arguments) {
+  std::filesystem::create_directories(folder);
+  const std::string command = "cd '" + folder + "' && '" MSA_BINARY "' " + arguments + " >out";
+  return WEXITSTATUS(std::system(command.c_str()));
+}
+
+std::set<std::string> ops_of(const std::string& path) {
+  std::set<std::string> ops;
+  const json report = json::parse(read_text(path));
+  for (const json& entry : report.at("cases")) {
+    ops.insert(entry.at("workload").at("op").get<std::string>());
+  }
+  return ops;
+}
+
+// An option whose FILE may be left out must not take the command's own argument for it.
+TEST(OptionalFile, TheOperatorBehindItIsTheOperator) {
+  const std::string folder = scratch_folder() / "operator";
+  for (const char* words : {"--json decode", "--csv decode", "--json=- decode", "decode --json",
+                            "--csv=table --json decode"}) {
+    SCOPED_TRACE(words);
+    ASSERT_EQ(run_in(folder, "bench --m 1 " + std::string(words) + tiny_bench), 0);
+    const std::string out = read_text(folder + "/out");
+    EXPECT_TRUE(has(out, "decode"));
+    EXPECT_FALSE(has(out, "prefill")) << "every operator was measured";
+    EXPECT_FALSE(std::filesystem::exists(folder + "/decode")) << "taken for a file";
+  }
+}
+
+TEST(OptionalFile, AnyOtherWordBehindItIsTheFile) {
+  const std::string folder = scratch_folder() / "file";
+  const std::string quick = tiny_bench + "--quiet ";
+  ASSERT_EQ(run_in(folder, "bench --m 1" + quick + "--csv table --json report decode"), 0);
+  EXPECT_EQ(ops_of(folder + "/report"), std::set<std::string>{"decode"});
+  EXPECT_EQ(read_text(folder + "/table").rfind("op,hq,hkv,", 0), 0U);
+
+  // With "=", or where the operator is there already, even an operator's name.
+  for (const char* words : {"--json=decode write", "write --json decode"}) {
+    SCOPED_TRACE(words);
+    std::filesystem::remove(folder + "/decode");
+    ASSERT_EQ(run_in(folder, "bench --tokens 3" + quick + words), 0);
+    EXPECT_EQ(ops_of(folder + "/decode"), std::set<std::string>{"write"});
+  }
+}
+
+TEST(OptionalFile, ARequiredInputIsNotOverwrittenByTheReport) {
+  const std::string trace = scratch_folder() / "trace.csv";
+  std::ofstream(trace) << "arrival_ms,input_length,output_length\n0,300,2\n";
+  const std::string text = read_text(trace);
+  const ProgramResult result = run_msa("replay --json " + trace + " --all");
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_TRUE(json::parse(result.out).contains("environment"));
+  EXPECT_EQ(read_text(trace), text);
+  const std::string report = scratch_folder() / "replay.json";
+  EXPECT_EQ(run_msa("replay --json " + report + " --all " + trace).code, 0);
+  EXPECT_TRUE(json::parse(read_text(report)).contains("environment"));
+
+  const std::string tensors = scratch_folder() / "in.safetensors";
+  std::ofstream(tensors) << "no tensors";
+  const ProgramResult run =
+      run_msa("run --json " + tensors + " -o " + std::string(scratch_folder() / "out.safetensors"));
+  EXPECT_EQ(run.code, 2);
+  EXPECT_TRUE(has(run.err, tensors)) << run.err;  // it was read as the input
+  EXPECT_EQ(read_text(tensors), "no tensors");
+}
+
+TEST(OptionalFile, HelpSaysWhenAFileNeedsTheEqualsSign) {
+  EXPECT_TRUE(has(run_msa("bench --help").out, "(--json=FILE where FILE could be taken for OP)"));
+  EXPECT_TRUE(has(run_msa("bench --help").out, "(--csv=FILE where FILE could be taken for OP)"));
+  EXPECT_TRUE(has(run_msa("replay --help").out, "could be taken for TRACE)"));
+  EXPECT_TRUE(has(run_msa("run --help").out, "could be taken for IN)"));
+  EXPECT_FALSE(has(run_msa("verify --help").out, "could be taken"));
 }
 
 TEST(Command, BenchReadsWorkloadFiles) {

@@ -102,10 +102,7 @@ class Bench final : public Command {
     app.add_option("--pool-gb", pool_gb_, "Size of the paged cache in GB (default: about 1)")
         ->type_name("GB")
         ->check(CLI::Range(0.001, 4096.0));
-    app.add_option("--csv", csv_, "Write a CSV table to FILE, or to stdout without FILE")
-        ->type_name("[FILE]")
-        ->expected(0, 1)
-        ->group("Output");
+    add_file_option(app, "--csv", csv_, "a CSV table");
     app.footer(
         "A line for each case: median time of a call, 10th to 90th percentile, useful operations\n"
         "and compulsory bytes a second, and the share of what the machine can do (c: limited by\n"

@@ -55,7 +55,7 @@ class Replay final : public Command {
   void add_options(CLI::App& app) override {
     app.add_option("trace", trace_, "Mooncake JSON lines or Azure CSV")
         ->required()
-        ->type_name("FILE");
+        ->type_name("TRACE");
     add_amount(app);
     add_layer(app);
     add_serving(app);
