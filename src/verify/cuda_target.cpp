@@ -83,9 +83,24 @@ CudaMemory& memory() {
 
 }  // namespace
 
+namespace {
+
+/// The backend serves some device of the machine, perhaps another one than the targets'.
+bool first_device_is_hopper() {
+  int major = 0, minor = 0;
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0),
+        "cudaDeviceGetAttribute");
+  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0),
+        "cudaDeviceGetAttribute");
+  return major == 9 && minor == 0;
+}
+
+}  // namespace
+
 void add_cuda_targets(std::vector<Target>& targets) {
   for (const BackendInfo& backend : backends()) {
     if (backend.name == "cpu" || !backend.reasons.empty()) continue;
+    if (backend.name == "sm90" && !first_device_is_hopper()) continue;
     Target t;
     t.name = "cuda-" + std::string(backend.name);
     t.backend = backend.name;

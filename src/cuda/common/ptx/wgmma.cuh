@@ -54,9 +54,6 @@ __device__ inline void take_registers() {
 #define MSA_D4 "{%0, %1, %2, %3}"
 #define MSA_D8 "{%0, %1, %2, %3, %4, %5, %6, %7}"
 #define MSA_D16 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}"
-#define MSA_D32                                                                            \
-  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, " \
-  "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
 #define MSA_WGMMA(n, type, list) \
   "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." #type "." #type " " list ", "
 /// A in shared memory; operands after D's: descriptors of A and B, whether D counts, A's direction.
@@ -91,14 +88,9 @@ __device__ inline void wgmma(float (&d)[registers], std::uint64_t a_matrix, std:
     MSA_WGMMA_SHARED(16, f16, MSA_D8, 8, 9, 10, 11, MSA_F8(d, 0));
   } else if constexpr (registers == 16 && bf16) {
     MSA_WGMMA_SHARED(32, bf16, MSA_D16, 16, 17, 18, 19, MSA_F16(d, 0));
-  } else if constexpr (registers == 16) {
-    MSA_WGMMA_SHARED(32, f16, MSA_D16, 16, 17, 18, 19, MSA_F16(d, 0));
-  } else if constexpr (bf16) {
-    static_assert(registers == 32, "n is 8, 16, 32 or 64");
-    MSA_WGMMA_SHARED(64, bf16, MSA_D32, 32, 33, 34, 35, MSA_F16(d, 0), MSA_F16(d, 16));
   } else {
-    static_assert(registers == 32, "n is 8, 16, 32 or 64");
-    MSA_WGMMA_SHARED(64, f16, MSA_D32, 32, 33, 34, 35, MSA_F16(d, 0), MSA_F16(d, 16));
+    static_assert(registers == 16, "n is 8, 16 or 32");
+    MSA_WGMMA_SHARED(32, f16, MSA_D16, 16, 17, 18, 19, MSA_F16(d, 0));
   }
 }
 
@@ -110,11 +102,9 @@ __device__ inline void wgmma(float (&d)[registers], const std::uint32_t (&a)[4],
     MSA_WGMMA_REGISTERS(8, f16, MSA_D4, 4, 5, 6, 7, 8, 9, MSA_F4(d, 0));
   } else if constexpr (registers == 8) {
     MSA_WGMMA_REGISTERS(16, f16, MSA_D8, 8, 9, 10, 11, 12, 13, MSA_F8(d, 0));
-  } else if constexpr (registers == 16) {
-    MSA_WGMMA_REGISTERS(32, f16, MSA_D16, 16, 17, 18, 19, 20, 21, MSA_F16(d, 0));
   } else {
-    static_assert(registers == 32, "n is 8, 16, 32 or 64");
-    MSA_WGMMA_REGISTERS(64, f16, MSA_D32, 32, 33, 34, 35, 36, 37, MSA_F16(d, 0), MSA_F16(d, 16));
+    static_assert(registers == 16, "n is 8, 16 or 32");
+    MSA_WGMMA_REGISTERS(32, f16, MSA_D16, 16, 17, 18, 19, 20, 21, MSA_F16(d, 0));
   }
 }
 
@@ -124,7 +114,6 @@ __device__ inline void wgmma(float (&d)[registers], const std::uint32_t (&a)[4],
 #undef MSA_D4
 #undef MSA_D8
 #undef MSA_D16
-#undef MSA_D32
 #undef MSA_WGMMA
 #undef MSA_WGMMA_SHARED
 #undef MSA_WGMMA_REGISTERS

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <vector_types.h>
+
 #include <cstdint>
 
 #include "cuda/sm90/decode/plan.h"
@@ -20,8 +22,8 @@ inline constexpr int threads = 2 * math_threads;
 inline constexpr int ctas_per_sm = 2;
 /// Registers of a thread: 128 at the start, then more for S, O and its folds, and fewer for
 /// fetching.
-inline constexpr int math_registers = 208;
-inline constexpr int fetch_registers = 48;
+inline constexpr int math_registers = 200;
+inline constexpr int fetch_registers = 56;
 static_assert(math_threads * (math_registers + fetch_registers) * ctas_per_sm == 65536,
               "the SM's register file");
 /// Of the SM's 228 KB, less 1 KB that the system takes for each CTA.
@@ -40,9 +42,12 @@ struct ListView {
 /// Lists are made one item ahead of the products.
 inline constexpr int lists = 2;
 
-/// A partial result O of a cluster's CTA: [n][128] f32, columns padded so that the lanes of a warp
-/// store to 32 banks. It lies in the ring, whose boxes have all been used by then.
-inline constexpr int partial_stride = head_dim + 4;
+/// A partial result of a cluster's CTA: [n] rows of O [128], the sum as each of 32 threads has it
+/// (8 w + g, see math.cuh), and the maximum; f32. Padded so that the lanes of a warp store to 32
+/// banks. It lies in the ring, whose boxes have all been used by then.
+inline constexpr int partial_sum = head_dim;
+inline constexpr int partial_maximum = head_dim + 32;
+inline constexpr int partial_stride = head_dim + 32 + 4;
 MSA_HOST_DEVICE constexpr std::size_t partial_bytes(int n) {
   return static_cast<std::size_t>(n) * partial_stride * sizeof(float);
 }
@@ -56,8 +61,8 @@ struct Shared {
   /// The rows of out are collected in P's place.
   alignas(1024) unsigned char queries[operand_bytes];
   alignas(1024) unsigned char weights[operand_bytes];
-  /// (maximum, sum) of each column of a result.
-  alignas(16) float2 stats[partials][n];
+  /// (maximum, sum) of each column's result.
+  alignas(16) float2 stats[n];
   /// Each warp's part of a column's maximum and sum.
   alignas(16) float maximum[n][math_warps];
   alignas(16) float sum[n][math_warps];
@@ -71,21 +76,23 @@ struct Shared {
   std::int32_t list_count[lists];
 };
 
-/// Bits that sort the blocks of a request: 8,192 blocks are 1,048,576 tokens.
-inline constexpr int bitmap_words = 256;
+/// Bits that sort the blocks of a request, 1,024 (131,072 tokens) at a time.
+inline constexpr int bitmap_words = 32;
+inline constexpr int max_rows = 16;  // of an item, as m is at most 16
 
 /// Bytes of the lists: ids and rows of each, and what they are made with.
 MSA_HOST_DEVICE constexpr std::size_t list_bytes(int capacity) {
-  return (static_cast<std::size_t>(capacity) * (2 * lists + 4) + 2 * bitmap_words) *
+  return (static_cast<std::size_t>(capacity) * (2 * lists + 3) + 2 * bitmap_words) *
          sizeof(std::int32_t);
 }
 
 /// Slots of the ring in what the rest leaves.
 template <int n>
 constexpr int ring_slots(int capacity) {
-  constexpr std::size_t longest = sizeof(Shared<n>) + list_bytes(max_group * max_topk);
-  static_assert(shared_bytes >= longest + partials * partial_bytes(n),
+  constexpr std::size_t longest = sizeof(Shared<n>) + list_bytes(max_rows * max_topk);
+  static_assert((shared_bytes - longest) / slot_bytes * slot_bytes >= partials * partial_bytes(n),
                 "the ring of the longest lists holds the partial results");
+  static_assert((shared_bytes - longest) / slot_bytes >= 3, "see Fetch::half");
   const std::size_t rest = sizeof(Shared<n>) + list_bytes(capacity);
   const auto slots = static_cast<int>((shared_bytes - rest) / slot_bytes);
   return slots < max_slots ? slots : max_slots;

@@ -1,6 +1,8 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #include "cuda/sm90/decode/decode.h"
 
+#include <string>
+
 #include "cuda/common/tensor_map.h"
 #include "cuda/sm90/decode/config.h"
 #include "cuda/sm90/decode/launch.h"
@@ -66,6 +68,9 @@ Params make_params(const AttendArgs& a) {
 Reasons reasons(const AttendArgs& args) {
   if (args.batch.num_decodes == 0)
     return {"the sm90 kernel serves decode requests; there are none"};
+  if (args.q.device.index >= max_devices) {
+    return {"the sm90 kernel serves the first " + std::to_string(max_devices) + " devices"};
+  }
   Reasons all = tensor_map_reasons("K", args.kv_cache.k_view());
   const Reasons v = tensor_map_reasons("V", args.kv_cache.v_view());
   all.insert(all.end(), v.begin(), v.end());

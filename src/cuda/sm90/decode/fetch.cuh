@@ -13,7 +13,6 @@ namespace msa::cuda::sm90::decode {
 /// otherwise waits for the ids.
 __device__ inline void prefetch(const Params& p, int index) {
   const int thread = static_cast<int>(threadIdx.x) - math_threads;
-  if (index >= p.items) return;
   const Item item(p, index);
   const auto fetch_line = [](const void* address) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
@@ -36,7 +35,7 @@ class Fetch {
  public:
   __device__ Fetch(const Params& p, const Cta<n>& cta) : p_(p), cta_(cta) {}
 
-  __device__ void item(int index) {
+  __device__ void run(int index) {
     const Item item(p_, index);
     Shared<n>& s = cta_.shared;
     ptx::wait(s.list_free[list_.slot], list_.parity ^ 1);
@@ -47,29 +46,31 @@ class Fetch {
       ptx::arrive(s.list_full[list_.slot]);
     }
     for (int i = cta_.first_page(length); i < cta_.end_page(length); ++i) {
-      page(lane, item.head, cta_.scratch.sorted[i]);
+      half(p_.k, lane, item.head, cta_.scratch.sorted[i]);
+      half(p_.v, lane, item.head, cta_.scratch.sorted[i]);
     }
     __syncwarp();
     list_.advance(lists, 1);
   }
 
  private:
-  static constexpr int halves = Cache::widens ? 1 : 2;  // boxes of K, and of V
+  static constexpr int boxes = Cache::widens ? 1 : 2;  // of K, and of V
 
-  /// K, then V of one page, one lane a box.
-  __device__ void page(int lane, int head, std::int32_t page) {
-    Shared<n>& s = cta_.shared;
-    if (lane < 2 * halves) {
+  /// K or V of one page, one lane a box. V's boxes wait for no box of the same page but K's, which
+  /// are under way: the smallest ring has three slots.
+  __device__ void half(const CUtensorMap& map, int lane, int head, std::int32_t page) {
+    if (lane < boxes) {
       ptx::RingPlace place = ring_;
       place.advance(p_.slots, lane);
+      Shared<n>& s = cta_.shared;
       ptx::wait(s.slot_free[place.slot], place.parity ^ 1);
       ptx::arrive_expecting(s.slot_full[place.slot], slot_bytes);
-      const std::int32_t corner[] = {lane % halves * (head_dim / halves), 0, head, page};
+      const std::int32_t corner[] = {lane * (head_dim / boxes), 0, head, page};
       ::cuda::ptx::cp_async_bulk_tensor(::cuda::ptx::space_cluster, ::cuda::ptx::space_global,
-                                        cta_.slot(place), lane < halves ? &p_.k : &p_.v, corner,
-                                        &s.slot_full[place.slot]);
+                                        cta_.slot(place), &map, corner, &s.slot_full[place.slot]);
     }
-    ring_.advance(p_.slots, 2 * halves);
+    __syncwarp();
+    ring_.advance(p_.slots, boxes);
   }
 
   const Params& p_;

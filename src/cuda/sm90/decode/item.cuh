@@ -26,7 +26,8 @@ struct Item {
   /// Keys that row `row` of the item sees, of a request of `seq_len` keys.
   __device__ std::int32_t visible(const Params& p, std::int32_t seq_len, int row) const {
     if (!p.causal) return seq_len;
-    return max(seq_len - p.m + first_row + row + 1, 0);
+    // Columns that pad the product belong to no row.
+    return max(seq_len - p.m + first_row + min(row, rows - 1) + 1, 0);
   }
 
   int request;
@@ -44,7 +45,6 @@ __device__ inline std::int32_t length_of(const Params& p, const Item& item) {
 struct ListScratch {
   std::int32_t* id;      // [capacity] as selected; no_block where not valid
   std::int32_t* page;    // [capacity] of `id`
-  std::int32_t* first;   // [capacity] the ids, repeats taken out; only for very long requests
   std::int32_t* sorted;  // [capacity] pages of the finished list
   std::uint32_t* bits;   // [bitmap_words] blocks that were chosen
   std::uint32_t* ones;   // [bitmap_words] bits set in the words before
@@ -114,78 +114,47 @@ __device__ inline int take_sorted(const Item& item, int count, const ListView& l
   return __popc(valid);
 }
 
-/// Sorts through one bit for each block of the request, in time that hardly depends on the number
-/// of ids: a block's place is the number of bits before its own.
+/// Sorts through one bit for each block, in time that hardly depends on the number of ids: a
+/// block's place is the number of bits before its own. Longer requests take several rounds.
 __device__ inline int sort_by_bits(const Params& p, int blocks, int count, const ListView& list,
                                    const ListScratch& scratch) {
+  static_assert(bitmap_words == warp_size, "a lane looks after one word");
+  constexpr int round_blocks = 32 * bitmap_words;
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
-  // Each lane looks after as many neighbouring words.
-  const int each = (blocks + 32 * warp_size - 1) / (32 * warp_size);
-  for (int word = lane; word < each * warp_size; word += warp_size) scratch.bits[word] = 0;
   for (int i = lane; i < count; i += warp_size) list.rows[i] = 0;
-  __syncwarp();
-  for (int i = lane; i < count; i += warp_size) {
-    const std::int32_t id = scratch.id[i];
-    if (id != no_block) atomicOr(&scratch.bits[id / 32], 1u << id % 32);
-  }
-  __syncwarp();
-  int own = 0;
-  for (int w = 0; w < each; ++w) own += __popc(scratch.bits[lane * each + w]);
-  int before = own;
-  for (int lanes = 1; lanes < warp_size; lanes *= 2) {
-    const int left = __shfl_up_sync(0xffffffffu, before, lanes);
-    if (lane >= lanes) before += left;
-  }
-  const int length = __shfl_sync(0xffffffffu, before, warp_size - 1);
-  before -= own;
-  for (int w = 0; w < each; ++w) {
-    scratch.ones[lane * each + w] = before;
-    before += __popc(scratch.bits[lane * each + w]);
-  }
-  __syncwarp();
-  for (int i = lane; i < count; i += warp_size) {
-    const std::int32_t id = scratch.id[i];
-    if (id == no_block) continue;
-    const std::uint32_t lower = scratch.bits[id / 32] & ((1u << id % 32) - 1);
-    const int rank = static_cast<int>(scratch.ones[id / 32]) + __popc(lower);
-    list.id[rank] = id;  // a block that several rows chose has one page
-    scratch.sorted[rank] = scratch.page[i];
-    atomicOr(&list.rows[rank], 1 << row_of(i, p.slot_factor));
-  }
-  __syncwarp();
-  return length;
-}
-
-/// Sorts by comparing every id with every other: requests of more blocks than the bitmap has bits.
-__device__ inline int sort_by_pairs(const Params& p, const Item& item, int count,
-                                    const ListView& list, const ListScratch& scratch) {
-  const int lane = static_cast<int>(threadIdx.x) % warp_size;
   int length = 0;
-  for (int i = lane; i - lane < count; i += warp_size) {
-    std::int32_t id = i < count ? scratch.id[i] : no_block;
-    for (int j = 0; j < count && j < i; ++j) {
-      if (scratch.id[j] == id) id = no_block;
+  for (int first = 0; first < blocks; first += round_blocks) {
+    const auto bit_of = [&](int i) {
+      const std::int32_t id = scratch.id[i];
+      return id >= first && id - first < round_blocks ? id - first : -1;
+    };
+    scratch.bits[lane] = 0;
+    __syncwarp();
+    for (int i = lane; i < count; i += warp_size) {
+      const int bit = bit_of(i);
+      if (bit >= 0) atomicOr(&scratch.bits[bit / 32], 1u << bit % 32);
     }
-    if (i < count) scratch.first[i] = id;
-    length += __popc(__ballot_sync(0xffffffffu, id != no_block));
-  }
-  __syncwarp();
-  for (int i = lane; i < count; i += warp_size) {
-    const std::int32_t id = scratch.first[i];
-    if (id == no_block) continue;
-    std::int32_t rows = 0;
-    int rank = 0;
-    for (int row = 0, j = 0; row < item.rows; ++row) {
-      for (int end = j + p.topk; j < end; ++j) {
-        if (scratch.id[j] == id) rows |= 1 << row;
-        if (scratch.first[j] < id) ++rank;
-      }
+    __syncwarp();
+    const int own = __popc(scratch.bits[lane]);
+    int through = own;  // bits of this word and those before
+    for (int lanes = 1; lanes < warp_size; lanes *= 2) {
+      const int left = __shfl_up_sync(0xffffffffu, through, lanes);
+      if (lane >= lanes) through += left;
     }
-    list.id[rank] = id;
-    list.rows[rank] = rows;
-    scratch.sorted[rank] = scratch.page[i];
+    scratch.ones[lane] = length + through - own;
+    __syncwarp();
+    for (int i = lane; i < count; i += warp_size) {
+      const int bit = bit_of(i);
+      if (bit < 0) continue;
+      const std::uint32_t lower = scratch.bits[bit / 32] & ((1u << bit % 32) - 1);
+      const int rank = static_cast<int>(scratch.ones[bit / 32]) + __popc(lower);
+      list.id[rank] = first + bit;  // a block that several rows chose has one page
+      scratch.sorted[rank] = scratch.page[i];
+      atomicOr(&list.rows[rank], 1 << row_of(i, p.slot_factor));
+    }
+    length += __shfl_sync(0xffffffffu, through, warp_size - 1);
+    __syncwarp();
   }
-  __syncwarp();
   return length;
 }
 
@@ -203,8 +172,7 @@ __device__ inline int build_list(const Params& p, const Item& item, const ListVi
   if (length >= 0) return length;
   const std::int64_t seq_len = length_of(p, item);
   const auto blocks = static_cast<int>((seq_len + page_size - 1) / page_size);
-  return blocks <= 32 * bitmap_words ? sort_by_bits(p, blocks, count, list, scratch)
-                                     : sort_by_pairs(p, item, count, list, scratch);
+  return sort_by_bits(p, blocks, count, list, scratch);
 }
 
 }  // namespace msa::cuda::sm90::decode

@@ -15,7 +15,7 @@ __global__ __launch_bounds__(threads,
                              ctas_per_sm) void decode_kernel(const __grid_constant__ Params p) {
   extern __shared__ __align__(1024) unsigned char memory[];
   const Cta<n> cta(p, memory);
-  if (threadIdx.x == 0) cta.init_barriers();
+  cta.init_barriers(static_cast<int>(threadIdx.x));
   if (threadIdx.x >= math_threads) prefetch(p, static_cast<int>(blockIdx.x) >> p.cluster_log2);
   __syncthreads();
   // The kernel before may have written anything that is read from here on; the one behind may
@@ -30,7 +30,7 @@ __global__ __launch_bounds__(threads,
     const bool fetches = threadIdx.x < math_threads + warp_size;
     Fetch<Cache, n> fetch(p, cta);
     for (int i = first; i < p.items; i += step) {
-      if (fetches) fetch.item(i);
+      if (fetches) fetch.run(i);
       if (p.cluster > 1) {
         ptx::sync_cluster();
         ptx::sync_cluster();
@@ -41,17 +41,13 @@ __global__ __launch_bounds__(threads,
     Math<Cache, n> math(p, cta);
     for (int i = first; i < p.items; i += step) {
       const Item item(p, i);
-      math.item(item);
+      math.sum(item);
       if (p.cluster == 1) {
         math.write(item);
       } else {
         math.publish();
         ptx::sync_cluster();  // every CTA's partial results are complete
-        if (p.cluster > groups) {
-          write_column(p, cta, item, math.length());
-        } else {
-          write_share(p, cta, item, math.length());
-        }
+        write_share(p, cta, item, math.length());
         ptx::sync_cluster();  // and have been read
       }
     }

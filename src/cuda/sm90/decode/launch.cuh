@@ -21,8 +21,6 @@ struct Residency {
   int clusters[segments(8) + 1] = {};  // by size
 };
 
-constexpr int max_devices = 64;
-
 template <class Cache, int n>
 Residency find_residency(int device) {
   const auto kernel = decode_kernel<Cache, n>;
@@ -46,8 +44,10 @@ Residency find_residency(int device) {
     config.dynamicSmemBytes = shared_bytes;
     config.attrs = &attribute;
     config.numAttrs = 1;
-    check(cudaOccupancyMaxActiveClusters(&found.clusters[size], kernel, &config), "attend",
-          "cudaOccupancyMaxActiveClusters");
+    if (cudaOccupancyMaxActiveClusters(&found.clusters[size], kernel, &config) != cudaSuccess) {
+      cudaGetLastError();
+      found.clusters[size] = 0;  // the device has no such clusters
+    }
   }
   return found;
 }
@@ -57,9 +57,8 @@ template <class Cache, int n>
 const Residency& residency(int device) {
   static Residency of[max_devices];
   static std::once_flag once[max_devices];
-  const int i = device % max_devices;
-  std::call_once(once[i], [&] { of[i] = find_residency<Cache, n>(device); });
-  return of[i];
+  std::call_once(once[device], [&] { of[device] = find_residency<Cache, n>(device); });
+  return of[device];
 }
 
 template <class Cache, int n>

@@ -27,10 +27,13 @@ class Math {
         s_(cta.shared),
         thread_(static_cast<int>(threadIdx.x)),
         warp_(thread_ / warp_size),
-        lane_(thread_ % warp_size) {}
+        lane_(thread_ % warp_size),
+        has_two_(has_two(cta.cluster_rank, p.cluster, n)) {
+    if (thread_ < n) s_.row[thread_] = row_of(thread_, p.row_factor);
+  }
 
   /// Sums this CTA's pages of the item.
-  __device__ void item(const Item& item) {
+  __device__ void sum(const Item& item) {
     const Queries<Cache, n> queries(p_, item);  // the loads start before the list is complete
     seq_len_ = length_of(p_, item);
     queries.store(p_, s_);
@@ -44,11 +47,16 @@ class Math {
       begin_segment();
       const int end = segment_begin(segment + 1, length_, n);
       for (int i = segment_begin(segment, length_, n); i < end; ++i) page(item, i);
-      if (!fresh_) end_segment();
-      const bool ends_group = (segment + 1) % segments_per_group(n) == 0;
-      if (!ends_group || segment + 1 == cta_.end_segment) continue;
-      fold_group();  // in a cluster of two this only keeps the first of two groups
+      if constexpr (grouped) {
+        if (!fresh_)
+          fold(
+              group_, [&](int i) { return segment_stats(i); }, o_);
+      }
+      if (segment + 1 == cta_.end_segment) break;
+      // Of two results that are handed over apart, the first waits in the total.
+      if ((segment + 1) % segments_per_group(n) == 0 || has_two_) fold_group();
     }
+    __syncwarp();
     if (lane_ == 0) ptx::arrive(s_.list_free[list_.slot]);
     list_.advance(lists, 1);
   }
@@ -58,8 +66,9 @@ class Math {
 
   /// Hands this CTA's groups over to the cluster.
   __device__ void publish() const {
+    sync();  // every warp is done with the ring, where the results go
     const auto stats_of = [&](int i) { return group_stats(i); };
-    if (p_.cluster == 2) {
+    if (has_two_) {
       put(
           0, [&](int i) { return total_.stats[i]; }, total_.o);
       put(1, stats_of, group_o());
@@ -71,10 +80,13 @@ class Math {
   /// Writes the rows of an item that is this CTA's alone.
   __device__ void write(const Item& item) {
     fold_group();
+    exchange_sums();
     const float v_scale = p_.v_scale.value();
 #pragma unroll
     for (int i = 0; i < columns; ++i) {
-      const Normalize normalize(total_.stats[i], v_scale);
+      const Stats stats = {total_.stats[i].x, total_sum(i)};
+      if (thread_ < 4) s_.stats[column(i / 2) + i % 2] = stats;  // one thread of each column
+      const Normalize normalize(stats, v_scale);
       const int at = 4 * (i / 2) + i % 2;
 #pragma unroll
       for (int tile = 0; tile < 2; ++tile) {
@@ -82,7 +94,6 @@ class Math {
         o_[tile][at + 2] = normalize(total_.o[tile][at + 2]);
       }
     }
-    put_stats(0, [&](int i) { return total_.stats[i]; });
     store_rows();
     sync();
     copy_rows(item);
@@ -121,6 +132,7 @@ class Math {
     } else {
       scale_chosen(rows, s);
     }
+    // The first row sees the least.
     if (item.visible(p_, seq_len_, 0) - first_key < page_size) mask(item, first_key, s);
     softmax(s);
     store_transposed([](float first, float second) { return pack<Cache::product>(first, second); },
@@ -393,15 +405,21 @@ class Math {
     }
   }
 
-  __device__ void store_sums() const {
+  /// The sums of a column's 32 threads come together.
+  __device__ void exchange_sums() const {
 #pragma unroll
     for (int i = 0; i < columns; ++i) {
-      float x = sum_[i];
+      float x = total_.stats[i].y;
       for (int lanes = 4; lanes < warp_size; lanes *= 2) {
         x += __shfl_xor_sync(0xffffffffu, x, lanes);
       }
       if (lane_ < 4) s_.sum[column(i / 2) + i % 2][warp_] = x;
     }
+    sync();
+  }
+  __device__ float total_sum(int i) const {
+    const auto& parts = *reinterpret_cast<const float4*>(s_.sum[column(i / 2) + i % 2]);
+    return (parts.x + parts.y) + (parts.z + parts.w);
   }
 
   /// Slots of the page past the request's last key may hold anything, and 0 · NaN is NaN.
@@ -431,23 +449,12 @@ class Math {
     for (int i = 0; i < 2 * accumulators; ++i) run.o[i / accumulators][i % accumulators] = 0;
   }
 
-  /// The segment joins its group.
-  __device__ void end_segment() {
-    store_sums();
-    sync();  // every warp's sums are there
-    if constexpr (grouped)
-      fold(
-          group_, [&](int i) { return segment_stats(i); }, o_);
-  }
-
-  __device__ Stats segment_stats(int i) const {
-    const auto& parts = *reinterpret_cast<const float4*>(s_.sum[column(i / 2) + i % 2]);
-    return {maximum_[i], (parts.x + parts.y) + (parts.z + parts.w)};
-  }
-
+  /// The sum is this thread's part of it: weights are the same for all threads of a column, so that
+  /// folding parts and adding them up at the end saves an exchange for every segment.
+  __device__ Stats segment_stats(int i) const { return {maximum_[i], sum_[i]}; }
   __device__ Stats group_stats(int i) const {
     if constexpr (grouped) return group_.stats[i];
-    return fresh_ ? no_keys() : segment_stats(i);
+    return segment_stats(i);
   }
   __device__ const float (&group_o() const)[2][accumulators] {
     if constexpr (grouped) return group_.o;
@@ -486,20 +493,19 @@ class Math {
   }
 
   template <class PartStats>
-  __device__ void put_stats(int slot, PartStats stats) const {
-    if (thread_ >= 4) return;  // one thread of each column
-#pragma unroll
-    for (int i = 0; i < columns; ++i) s_.stats[slot][column(i / 2) + i % 2] = stats(i);
-  }
-
-  template <class PartStats>
   __device__ void put(int slot, PartStats stats, const float (&o)[2][accumulators]) const {
-    put_stats(slot, stats);
-    float* to = cta_.partial(slot);
+    float* rows = cta_.partial(slot);
 #pragma unroll
-    for (int i = 0; i < 2 * accumulators; ++i) {
-      const int tile = i / accumulators, at = i % accumulators;
-      to[(column(at / 4) + at % 2) * partial_stride + element(tile, at / 2 % 2)] = o[tile][at];
+    for (int i = 0; i < columns; ++i) {
+      float* row = rows + (column(i / 2) + i % 2) * partial_stride;
+      row[partial_sum + 8 * warp_ + lane_ / 4] = stats(i).y;
+      if (thread_ < 4) row[partial_maximum] = stats(i).x;
+      const int at = 4 * (i / 2) + i % 2;
+#pragma unroll
+      for (int tile = 0; tile < 2; ++tile) {
+        row[element(tile, 0)] = o[tile][at];
+        row[element(tile, 1)] = o[tile][at + 2];
+      }
     }
   }
 
@@ -536,7 +542,7 @@ class Math {
           row.out[first + e] = static_cast<std::uint16_t>(words[e / 2] >> e % 2 * 16);
         }
       }
-      if (first == 0) row.write_lse(p_, s_.stats[0][column]);
+      if (first == 0) row.write_lse(p_, s_.stats[column]);
     }
   }
 
@@ -544,6 +550,7 @@ class Math {
   const Cta<n>& cta_;
   Shared<n>& s_;
   int thread_, warp_, lane_;
+  bool has_two_;  // results to hand over
   std::int32_t seq_len_ = 0;
   ptx::RingPlace ring_;
   ptx::RingPlace list_;

@@ -57,27 +57,41 @@ MSA_HOST_DEVICE constexpr bool any_page(int begin, int end, int pages, int n) {
   return segment_begin(begin, pages, n) < segment_begin(end, pages, n);
 }
 
-/// Whether a cluster of `ctas` can share an item. Between one CTA a group and one CTA a segment
-/// there is nothing: a group's CTAs hand over one partial result each.
+/// Whether a cluster of `ctas` can share an item.
 MSA_HOST_DEVICE constexpr bool splits(int ctas, int n) {
-  return ctas == 1 || ctas == 2 || ctas == groups || ctas == segments(n);
+  return ctas == 1 || ctas == 2 || (ctas >= groups && segments(n) % ctas == 0);
 }
 
-/// Where the p-th partial result of group `g` lies in a cluster: the group's only one, or that of
-/// its p-th segment.
-struct PartialPlace {
-  int cta, slot;
-};
-MSA_HOST_DEVICE constexpr PartialPlace partial_place(int g, int p, int ctas, int n) {
-  if (ctas > groups) return {g * segments_per_group(n) + p, 0};
-  return ctas == groups ? PartialPlace{g, 0} : PartialPlace{g / 2, g % 2};  // ctas is 2
+/// Partial results of a group in a cluster. Where CTAs share a group, only its first can fold, as
+/// the fold starts at the left: the others hand over every segment.
+MSA_HOST_DEVICE constexpr int partials_of_group(int ctas, int n) {
+  if (ctas <= groups) return 1;
+  const int each = segments(n) / ctas;  // segments of a CTA
+  return 1 + segments_per_group(n) - each;
 }
-/// Groups that a CTA hands over at most.
+/// Whether CTA `rank` hands over two results instead of one.
+MSA_HOST_DEVICE constexpr bool has_two(int rank, int ctas, int n) {
+  return ctas == 2 || (ctas == 2 * groups && segments(n) == 2 * ctas && rank % 2 == 1);
+}
 inline constexpr int partials = 2;
+
+/// The p-th partial result of group `g`: where it lies, and its segments.
+struct Partial {
+  int cta, slot;
+  int begin, end;
+};
+MSA_HOST_DEVICE constexpr Partial partial_of(int g, int p, int ctas, int n) {
+  const int first = g * segments_per_group(n), end = first + segments_per_group(n);
+  if (ctas == 2) return {g / 2, g % 2, first, end};
+  if (ctas == groups) return {g, 0, first, end};
+  if (ctas == segments(n)) return {first + p, 0, first + p, first + p + 1};
+  if (p == 0) return {2 * g, 0, first, first + 2};  // two CTAs a group, of two segments each
+  return {2 * g + 1, p - 1, first + 1 + p, first + 2 + p};
+}
 
 /// Columns that each CTA of a cluster writes; with more CTAs than columns, the last write none.
 MSA_HOST_DEVICE constexpr int columns_of_cta(int ctas, int n) { return ctas < n ? n / ctas : 1; }
-static_assert(columns_of_cta(segments(16), 16) == 1 && columns_of_cta(segments(8), 8) == 1,
+static_assert(columns_of_cta(16, 16) == 1 && columns_of_cta(16, 8) == 1,
               "where a segment is a CTA's, a CTA writes one column");
 
 /// CTAs of the cluster that shares each of `items` items: as many as run at once, where

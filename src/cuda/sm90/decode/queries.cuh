@@ -45,7 +45,7 @@ class Queries {
     }
   }
 
-  /// Writes them as products of the cache's type take them, and each column's row and logit factor.
+  /// Writes them as products of the cache's type take them, and each column's logit factor.
   __device__ void store(const Params& p, Shared<n>& s) const {
     const int warp = static_cast<int>(threadIdx.x) / warp_size;
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
@@ -56,15 +56,15 @@ class Queries {
       const int column = warp + i * math_warps;
       float x[4];
       widen(p, bits_[i], x);
-      double factor = scale;
+      int exponent = 0;
       if constexpr (Cache::product == ptx::Operand::f16) {
-        const int exponent = scale_row(x);
-        factor *= __hiloint2double((1023 - exponent) << 20, 0);
+        exponent = f16_exponent(largest_of(x));
+      } else if (extreme(scale)) {
+        exponent = scale_exponent(scale, largest_of(x));
       }
+      scale_row(exponent, x);
       if (lane == 0) {
-        s.row[column] = row_of(column, p.row_factor);
-        s.factor[column] =
-            static_cast<float>(fmin(fmax(factor, -double{FLT_MAX}), double{FLT_MAX}));
+        s.factor[column] = static_cast<float>(scale * __hiloint2double((1023 - exponent) << 20, 0));
       }
       const std::uint32_t low = pack<Cache::product>(x[0], x[1]);
       const std::uint32_t high = pack<Cache::product>(x[2], x[3]);
@@ -76,23 +76,43 @@ class Queries {
  private:
   static constexpr int per_warp = n / math_warps;
 
-  /// Scales a row, four elements a lane, to just below f16's largest number: no element overflows,
-  /// and only those below 2^-31 of the largest round. Returns the exponent of the scale.
-  __device__ static int scale_row(float (&x)[4]) {
+  /// The largest finite magnitude of a row, four elements a lane.
+  __device__ static float largest_of(const float (&x)[4]) {
     float largest = 0;
     for (float element : x) {
       if (fabsf(element) <= FLT_MAX) largest = fmaxf(largest, fabsf(element));
     }
-    largest = warp_max(largest);
-    if (largest == 0) return 0;
-    const bool tiny = largest < 0x1p-100f;
-    const float normal = tiny ? largest * 0x1p100f : largest;
-    const int floor_log2 = static_cast<int>(__float_as_uint(normal) >> 23) - 127 - (tiny ? 100 : 0);
-    const int exponent = 14 - floor_log2;
+    return warp_max(largest);
+  }
+  __device__ static int floor_log2(float x) {
+    const bool tiny = x < 0x1p-100f;
+    const float normal = tiny ? x * 0x1p100f : x;
+    return static_cast<int>(__float_as_uint(normal) >> 23) - 127 - (tiny ? 100 : 0);
+  }
+
+  /// The power of two that takes a row to just below f16's largest number: no element overflows,
+  /// and only those below 2^-31 of the largest round.
+  __device__ static int f16_exponent(float largest) {
+    return largest == 0 ? 0 : 14 - floor_log2(largest);
+  }
+
+  /// A logit scale that f32 does not hold, or hardly.
+  __device__ static bool extreme(double scale) {
+    const double magnitude = fabs(scale);
+    return magnitude <= DBL_MAX && magnitude > 0 && !(magnitude > 0x1p-100 && magnitude < 0x1p100);
+  }
+  /// The part of it that a bf16 row takes over, short of overflowing.
+  __device__ static int scale_exponent(double scale, float largest) {
+    constexpr int kept = 64;
+    const int whole = ilogb(scale);
+    if (whole < 0) return max(whole + kept, -kept);
+    return largest == 0 ? 0 : min(whole - kept, max(0, 126 - floor_log2(largest)));
+  }
+
+  __device__ static void scale_row(int exponent, float (&x)[4]) {
     const int half = exponent / 2;  // in two steps, as 2^exponent may be no f32
     const float first = power_of_two(half), second = power_of_two(exponent - half);
     for (float& element : x) element = element * first * second;
-    return exponent;
   }
   __device__ static float power_of_two(int exponent) {
     return __uint_as_float(static_cast<unsigned>(127 + exponent) << 23);

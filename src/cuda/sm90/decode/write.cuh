@@ -20,8 +20,11 @@ struct OutRow {
   }
   __device__ void write_lse(const Params& p, const Stats& stats) const {
     if (p.lse == nullptr) return;
-    const float log2_sum = stats.y == 0 ? -INFINITY : stats.x + log2f(stats.y);
-    p.lse[token * p.lse_token + head * p.lse_head] = log2_sum * 0.69314718055994530942f;  // ln 2
+    // Roundings are spelt: contracted into log2f's last product in one kernel and not in another,
+    // this sum once cost a bit.
+    const float log2_sum = stats.y == 0 ? -INFINITY : __fadd_rn(stats.x, log2f(stats.y));
+    p.lse[token * p.lse_token + head * p.lse_head] =
+        __fmul_rn(log2_sum, 0.69314718055994530942f);  // ln 2
   }
 
   std::int64_t token;
@@ -46,131 +49,145 @@ __device__ inline std::uint32_t pack_out(const Params& p, float first, float sec
                       : pack<ptx::Operand::bf16>(first, second);
 }
 
-/// Parts of one column, folded in order, by one lane for `width` elements: all are fetched before
-/// the first fold, and no branch may keep a fetch waiting. A part without a page is left out.
-template <int width>
+/// `count` results of one column, folded in order by a warp: each lane has four elements of O and
+/// one of the 32 parts of the sum. All are fetched before the first fold, and no branch may keep a
+/// fetch waiting.
+template <int count>
 struct Parts {
-  template <int count>
-  struct Of {
-    Stats stats[count];
-    float o[count][width];
+  Stats stats[count];
+  float4 o[count];
 
-    __device__ void leave_out(int i) {
-      stats[i] = no_keys();
+  template <int n>
+  __device__ void fetch(int i, const Cta<n>& cta, const Partial& place, int column, int lane) {
+    const float* row = cta.partial(place.slot) + column * partial_stride;
+    stats[i] = {ptx::in_cta(row[partial_maximum], place.cta),
+                ptx::in_cta(row[partial_sum + lane], place.cta)};
+    o[i] = ptx::in_cta(reinterpret_cast<const float4*>(row)[lane], place.cta);
+  }
+  /// A result that its CTA did not write, as it had no page.
+  __device__ void leave_out(int i) {
+    stats[i] = no_keys();
+    o[i] = {0, 0, 0, 0};
+  }
+  __device__ void fold(Stats& all_stats, float4& all) const {
+    all_stats = no_keys();
+    all = {0, 0, 0, 0};
 #pragma unroll
-      for (float& x : o[i]) x = 0;
+    for (int i = 0; i < count; ++i) {
+      const Fold fold(all_stats, stats[i]);
+      all = {fold(all.x, o[i].x), fold(all.y, o[i].y), fold(all.z, o[i].z), fold(all.w, o[i].w)};
+      all_stats = fold.stats;
     }
-    /// Returns the statistics; `result` gets O.
-    __device__ Stats fold(float (&result)[width]) const {
-      Stats all = no_keys();
-#pragma unroll
-      for (float& x : result) x = 0;
-#pragma unroll
-      for (int i = 0; i < count; ++i) {
-        const Fold fold(all, stats[i]);
-#pragma unroll
-        for (int e = 0; e < width; ++e) result[e] = fold(result[e], o[i][e]);
-        all = fold.stats;
-      }
-      return all;
-    }
-  };
+  }
 };
 
-template <int n>
-__device__ inline void fetch_part(const Cta<n>& cta, PartialPlace place, int column, int element,
-                                  Stats& stats, float (&o)[4]) {
-  stats = ptx::in_cta(cta.shared.stats[place.slot][column], place.cta);
-  const float* from = cta.partial(place.slot) + column * partial_stride + element;
-  const float4 four = ptx::in_cta(*reinterpret_cast<const float4*>(from), place.cta);
-  o[0] = four.x;
-  o[1] = four.y;
-  o[2] = four.z;
-  o[3] = four.w;
+/// The sum over the 32 threads of a column, in the order of Math::total_sum.
+__device__ inline float sum_of_threads(float part) {
+  for (int lanes = 1; lanes < warp_size; lanes *= 2) {
+    part += __shfl_xor_sync(0xffffffffu, part, lanes);
+  }
+  return part;
 }
 
-/// This CTA's columns, from one partial result of each group: a warp a column.
+/// Four elements of a column's row a lane.
+__device__ inline void write_column(const Params& p, const OutRow& row, int lane, Stats stats,
+                                    const float4& o) {
+  stats.y = sum_of_threads(stats.y);
+  const Normalize normalize(stats, p.v_scale.value());
+  const uint2 bits = {pack_out(p, normalize(o.x), normalize(o.y)),
+                      pack_out(p, normalize(o.z), normalize(o.w))};
+  std::uint16_t* to = row.out + 4 * lane;
+  if (p.out_aligned) {
+    *reinterpret_cast<uint2*>(to) = bits;
+  } else {
+    to[0] = static_cast<std::uint16_t>(bits.x);
+    to[1] = static_cast<std::uint16_t>(bits.x >> 16);
+    to[2] = static_cast<std::uint16_t>(bits.y);
+    to[3] = static_cast<std::uint16_t>(bits.y >> 16);
+  }
+  if (lane == 0) row.write_lse(p, stats);
+}
+
+/// This CTA's columns, a warp each, from one result of each group.
 template <int n>
-__device__ inline void write_share(const Params& p, const Cta<n>& cta, const Item& item,
-                                   int length) {
+__device__ inline void write_columns(const Params& p, const Cta<n>& cta, const Item& item,
+                                     int length) {
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
   const int per_cta = columns_of_cta(p.cluster, n);
   const int end = min((cta.cluster_rank + 1) * per_cta, item.rows * p.group);
   for (int column = cta.cluster_rank * per_cta + warp; column < end; column += math_warps) {
-    typename Parts<4>::template Of<groups> parts;
+    Parts<groups> parts;
 #pragma unroll
     for (int g = 0; g < groups; ++g) {
-      fetch_part(cta, partial_place(g, 0, p.cluster, n), column, 4 * lane, parts.stats[g],
-                 parts.o[g]);
+      parts.fetch(g, cta, partial_of(g, 0, p.cluster, n), column, lane);
     }
 #pragma unroll
     for (int g = 0; g < groups; ++g) {
-      const int first = g * segments_per_group(n);
-      if (!any_page(first, first + segments_per_group(n), length, n)) parts.leave_out(g);
+      const Partial place = partial_of(g, 0, p.cluster, n);
+      if (!any_page(place.begin, place.end, length, n)) parts.leave_out(g);
     }
-    float o[4];
-    const Stats stats = parts.fold(o);
-    const Normalize normalize(stats, p.v_scale.value());
-    const uint2 bits = {pack_out(p, normalize(o[0]), normalize(o[1])),
-                        pack_out(p, normalize(o[2]), normalize(o[3]))};
-    const OutRow row(p, item, cta.shared.row[column], column);
-    std::uint16_t* to = row.out + 4 * lane;
-    if (p.out_aligned) {
-      *reinterpret_cast<uint2*>(to) = bits;
-    } else {
-      to[0] = static_cast<std::uint16_t>(bits.x);
-      to[1] = static_cast<std::uint16_t>(bits.x >> 16);
-      to[2] = static_cast<std::uint16_t>(bits.y);
-      to[3] = static_cast<std::uint16_t>(bits.y >> 16);
-    }
-    if (lane == 0) row.write_lse(p, stats);
+    Stats stats;
+    float4 o;
+    parts.fold(stats, o);
+    write_column(p, OutRow(p, item, cta.shared.row[column], column), lane, stats, o);
   }
 }
 
-/// This CTA's one column, from one partial result of each segment: a warp folds a group's, then
-/// every thread one element of all groups.
+/// The same from `count` results of each group: a warp folds a group, then one warp the groups.
+template <int count, int n>
+__device__ inline void write_columns_by_group(const Params& p, const Cta<n>& cta, const Item& item,
+                                              int length) {
+  const int group = static_cast<int>(threadIdx.x) / warp_size;
+  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+  // Q and P are no longer needed.
+  auto* cells = reinterpret_cast<float4*>(cta.shared.queries);  // [groups][32]
+  auto* cell_stats = reinterpret_cast<Stats*>(cells + groups * warp_size);
+  static_assert(
+      groups * warp_size * (sizeof(float4) + sizeof(Stats)) <= 2 * Shared<n>::operand_bytes,
+      "the groups' results fit");
+  const int per_cta = columns_of_cta(p.cluster, n);
+  const int end = min((cta.cluster_rank + 1) * per_cta, item.rows * p.group);
+  for (int column = cta.cluster_rank * per_cta; column < end; ++column) {
+    Parts<count> parts;
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+      parts.fetch(i, cta, partial_of(group, i, p.cluster, n), column, lane);
+    }
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+      const Partial place = partial_of(group, i, p.cluster, n);
+      if (!any_page(place.begin, place.end, length, n)) parts.leave_out(i);
+    }
+    parts.fold(cell_stats[threadIdx.x], cells[threadIdx.x]);
+    ptx::sync_threads(1, math_threads);
+    if (group == 0) {
+      Parts<groups> all;
+#pragma unroll
+      for (int g = 0; g < groups; ++g) {
+        all.stats[g] = cell_stats[g * warp_size + lane];
+        all.o[g] = cells[g * warp_size + lane];
+      }
+      Stats stats;
+      float4 o;
+      all.fold(stats, o);
+      write_column(p, OutRow(p, item, cta.shared.row[column], column), lane, stats, o);
+    }
+    ptx::sync_threads(1, math_threads);
+  }
+}
+
+/// This CTA's part of the item's rows, from the results of all CTAs of the cluster.
 template <int n>
-__device__ inline void write_column(const Params& p, const Cta<n>& cta, const Item& item,
-                                    int length) {
-  const int column = cta.cluster_rank;
-  if (column >= item.rows * p.group) return;  // the CTA as a whole
-  constexpr int count = segments_per_group(n);
-  const int thread = static_cast<int>(threadIdx.x);
-  const int group = thread / warp_size, element = thread % warp_size * 4;
-  Shared<n>& s = cta.shared;
-  // P's place is free, and so are the second partial result's statistics.
-  auto* cells = reinterpret_cast<float*>(s.weights);  // [groups][128]
-  Stats* cell_stats = s.stats[1];
-  {
-    typename Parts<4>::template Of<count> parts;
-#pragma unroll
-    for (int i = 0; i < count; ++i) {
-      fetch_part(cta, partial_place(group, i, p.cluster, n), column, element, parts.stats[i],
-                 parts.o[i]);
-    }
-#pragma unroll
-    for (int i = 0; i < count; ++i) {
-      if (!any_page(group * count + i, group * count + i + 1, length, n)) parts.leave_out(i);
-    }
-    float o[4];
-    const Stats stats = parts.fold(o);
-    *reinterpret_cast<float4*>(cells + group * head_dim + element) = {o[0], o[1], o[2], o[3]};
-    if (thread % warp_size == 0) cell_stats[group] = stats;
+__device__ inline void write_share(const Params& p, const Cta<n>& cta, const Item& item,
+                                   int length) {
+  if constexpr (segments_per_group(n) == 4) {
+    if (p.cluster == 16)
+      return write_columns_by_group<partials_of_group(16, n)>(p, cta, item, length);
+    if (p.cluster == 8)
+      return write_columns_by_group<partials_of_group(8, n)>(p, cta, item, length);
   }
-  ptx::sync_threads(1, math_threads);
-  typename Parts<1>::template Of<groups> parts;
-#pragma unroll
-  for (int g = 0; g < groups; ++g) {
-    parts.stats[g] = cell_stats[g];
-    parts.o[g][0] = cells[g * head_dim + thread];
-  }
-  float o[1];
-  const Stats stats = parts.fold(o);
-  const OutRow row(p, item, s.row[column], column);
-  row.out[thread] =
-      static_cast<std::uint16_t>(pack_out(p, Normalize(stats, p.v_scale.value())(o[0]), 0.0f));
-  if (thread == 0) row.write_lse(p, stats);
+  write_columns(p, cta, item, length);
 }
 
 }  // namespace msa::cuda::sm90::decode
