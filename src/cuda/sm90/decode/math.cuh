@@ -146,8 +146,19 @@ class Math {
     fresh_ = false;
   }
 
-  /// S^T of the next page, which it takes off the ring.
+  /// S^T of the next page, which it takes off the ring. Columns 0-63 and 64-127 of K are summed
+  /// apart: wgmma cuts bits off at every step where it adds small products to a large sum, and with
+  /// one q element of 1e5 eight steps exceed LSE's bound.
   __device__ void logits(float (&s)[2][accumulators]) {
+    float upper[2][accumulators];
+    products(s, upper);
+#pragma unroll
+    for (int i = 0; i < 2 * accumulators; ++i) {
+      s[i / accumulators][i % accumulators] += upper[i / accumulators][i % accumulators];
+    }
+  }
+
+  __device__ void products(float (&lower)[2][accumulators], float (&upper)[2][accumulators]) {
     const std::uint32_t q = ptx::shared_address(s_.queries);
     if constexpr (Cache::widens) {
       await(ring_);
@@ -176,8 +187,8 @@ class Math {
         ptx::wgmma_fence();
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
-          ptx::wgmma(s[b / 2], a[k], ptx::matrix_descriptor(q + operand_step(b % 2 * 4 + k)),
-                     b % 2 + k > 0);
+          ptx::wgmma((b % 2 == 0 ? lower : upper)[b / 2], a[k],
+                     ptx::matrix_descriptor(q + operand_step(b % 2 * 4 + k)), k > 0);
         }
         ptx::wgmma_commit();
         ptx::wgmma_wait<batches_in_flight>();
@@ -197,8 +208,9 @@ class Math {
         const std::uint32_t a = keys[k / 4] + k % 4 * 32;
 #pragma unroll
         for (int tile = 0; tile < 2; ++tile) {
-          ptx::wgmma<Cache::product, 0>(s[tile], ptx::matrix_descriptor(a + tile * 64 * 128),
-                                        ptx::matrix_descriptor(q + operand_step(k)), k > 0);
+          ptx::wgmma<Cache::product, 0>((k < 4 ? lower : upper)[tile],
+                                        ptx::matrix_descriptor(a + tile * 64 * 128),
+                                        ptx::matrix_descriptor(q + operand_step(k)), k % 4 > 0);
         }
       }
       ptx::wgmma_commit();

@@ -20,9 +20,7 @@ struct OutRow {
   }
   __device__ void write_lse(const Params& p, const Stats& stats) const {
     if (p.lse == nullptr) return;
-    // Roundings are spelt: contracted into log2f's last product in one kernel and not in another,
-    // this sum once cost a bit.
-    const float log2_sum = stats.y == 0 ? -INFINITY : __fadd_rn(stats.x, log2f(stats.y));
+    const float log2_sum = stats.y == 0 ? -INFINITY : __fadd_rn(stats.x, log2_fast(stats.y));
     p.lse[token * p.lse_token + head * p.lse_head] =
         __fmul_rn(log2_sum, 0.69314718055994530942f);  // ln 2
   }
