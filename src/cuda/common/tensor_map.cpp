@@ -73,7 +73,8 @@ CUtensorMap tile_map(const char* op, const ConstTensor& view) {
                                    : view.dtype == DType::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
                                                                : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
   const auto size = static_cast<std::int64_t>(size_of(view.dtype));
-  const cuuint64_t extents[] = {head_dim, page_size, static_cast<cuuint64_t>(view.shape[1]),
+  const cuuint64_t extents[] = {static_cast<cuuint64_t>(view.shape[3]), page_size,
+                                static_cast<cuuint64_t>(view.shape[1]),
                                 static_cast<cuuint64_t>(view.shape[0])};
   cuuint64_t strides[3];
   std::transform(std::begin(strided), std::end(strided), strides, [&](const Dimension& d) {
