@@ -73,6 +73,9 @@ TEST(DecodePlan, PartialResultsOfAnyClusterAreTheSameTree) {
           EXPECT_GE(partial.begin, partial.cta * share);
           EXPECT_LE(partial.end, (partial.cta + 1) * share);
           EXPECT_LT(partial.slot, has_two(partial.cta, ctas, n) ? 2 : 1);
+          for (int s = partial.begin; s < partial.end; ++s) {
+            EXPECT_EQ(ends_partial(s, ctas, n), s + 1 == partial.end) << s << " of " << ctas;
+          }
           EXPECT_TRUE(places.insert({partial.cta, partial.slot}).second);
           next = partial.end;
         }

@@ -1,8 +1,8 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <vector_types.h>
+#include <cstddef>
 
 #include <cstdint>
 

@@ -54,7 +54,7 @@ class Math {
       }
       if (segment + 1 == cta_.end_segment) break;
       // Of two results that are handed over apart, the first waits in the total.
-      if ((segment + 1) % segments_per_group(n) == 0 || has_two_) fold_group();
+      if (ends_partial(segment, p_.cluster, n)) fold_group();
     }
     __syncwarp();
     if (lane_ == 0) ptx::arrive(s_.list_free[list_.slot]);

@@ -89,6 +89,14 @@ MSA_HOST_DEVICE constexpr Partial partial_of(int g, int p, int ctas, int n) {
   return {2 * g + 1, p - 1, first + 1 + p, first + 2 + p};
 }
 
+/// Whether the partial result that segment `s` belongs to ends with it: with its group, or, where
+/// CTAs share the group, with the first CTA's segments and then with every one.
+MSA_HOST_DEVICE constexpr bool ends_partial(int s, int ctas, int n) {
+  const int in_group = s % segments_per_group(n);
+  if (ctas <= groups) return in_group + 1 == segments_per_group(n);
+  return in_group + 1 >= segments(n) / ctas;
+}
+
 /// Columns that each CTA of a cluster writes; with more CTAs than columns, the last write none.
 MSA_HOST_DEVICE constexpr int columns_of_cta(int ctas, int n) { return ctas < n ? n / ctas : 1; }
 static_assert(columns_of_cta(16, 16) == 1 && columns_of_cta(16, 8) == 1,

@@ -35,7 +35,9 @@ struct Normalize {
   __device__ Normalize(const Stats& stats, float v_scale)
       : empty(stats.y == 0), inverse(1.0f / stats.y), v_scale(v_scale) {}
   /// Adding 0 leaves one sign of zero.
-  __device__ float operator()(float o) const { return empty ? 0.0f : o * inverse * v_scale + 0.0f; }
+  __device__ float operator()(float o) const {
+    return empty ? 0.0f : __fadd_rn(__fmul_rn(__fmul_rn(o, inverse), v_scale), 0.0f);
+  }
 
   bool empty;
   float inverse, v_scale;
