@@ -198,6 +198,43 @@ void add_large_logits(std::vector<Case>& cases) {
   }
 }
 
+/// Weights that round up, times values at the end of out's type: their quotient may pass it, the
+/// result may not.
+void add_largest_outputs(std::vector<Case>& cases) {
+  struct Largest {
+    DType kv, out;
+    double v, v_scale;
+  };
+  const Largest all[] = {{DType::f16, DType::f16, 65504, 1},
+                         {DType::f16, DType::f16, -65504, 1},
+                         {DType::bf16, DType::f16, 1, 65504},
+                         {DType::e4m3, DType::f16, 1, 65504},
+                         {DType::bf16, DType::bf16, -0x1p40, 0x1.FEp87}};
+  for (const Largest& x : all) {
+    AttendSpec s = small_batch(13);
+    s.kv = x.kv;
+    s.q = s.out = x.out;
+    s.v_gain = std::fabs(x.v);
+    s.v_scale = static_cast<float>(x.v_scale);
+    s.edit_q = [](std::uint64_t, std::int64_t position, std::int64_t head, const Elements& q) {
+      q.fill(0, head_dim, 0);
+      q.set(0, 6 + 0x1p-3 * static_cast<double>(head) + 0x1p-5 * static_cast<double>(position % 4));
+    };
+    // The first key of a block has logit 0, the others weigh alike, a little more than half of it.
+    s.edit_tile = [v = x.v](std::uint64_t, std::int64_t, std::int64_t, const Elements& tile) {
+      for (std::int64_t j = 0; j < page_size; ++j) {
+        tile.fill(j * 2 * head_dim, head_dim, 0);
+        if (j > 0) tile.set(j * 2 * head_dim, -1);
+        tile.fill(j * 2 * head_dim + head_dim, head_dim, v);
+      }
+    };
+    add(cases,
+        std::string("values at the end of out's type, ") + (x.v < 0 ? "negative" : "positive") +
+            ", out " + name(x.out) + ", kv " + name(x.kv),
+        [s](const Target& t) { return check_extreme(t, s); });
+  }
+}
+
 /// Which values an edit touches: one token of one tile of request `content`.
 struct Spot {
   std::uint64_t content;
@@ -326,6 +363,7 @@ void add_attend_values(std::vector<Case>& cases) {
   add_scales(cases);
   add_extremes(cases);
   add_large_logits(cases);
+  add_largest_outputs(cases);
   add_non_finite(cases);
   add_neighbours(cases);
 }
