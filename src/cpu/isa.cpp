@@ -2,9 +2,11 @@
 #include "cpu/isa.h"
 
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
 
 #include "cpu/parallel.h"
+#include "hwy/detect_targets.h"
 #include "msa/device.h"
 #include "msa/error.h"
 
@@ -57,17 +59,24 @@ const char* name(Isa isa) {
 }
 
 std::vector<Isa> available_isas() {
-  std::vector<Isa> isas = {Isa::baseline};
+  std::vector<Isa> isas;
 #if defined(__x86_64__)
+  // The set that the compiler's flags ask for needs no question: without it nothing here would run.
+  const auto add = [&isas](Isa isa, std::int64_t target, bool executable) {
+    const bool compiled = (HWY_TARGETS & target) != 0;
+    if (compiled && (executable || HWY_STATIC_TARGET == target)) isas.push_back(isa);
+  };
   __builtin_cpu_init();
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
                     __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && has_f16c();
-  if (avx2) isas.push_back(Isa::avx2);
-  if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512cd")) {
-    isas.push_back(Isa::avx512);
-  }
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
+                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd");
+  add(Isa::baseline, HWY_BASELINE_SCALAR, true);
+  add(Isa::avx2, HWY_AVX2, avx2);
+  add(Isa::avx512, HWY_AVX3, avx512);
+#else
+  isas.push_back(Isa::baseline);
 #endif
   return isas;
 }

@@ -21,7 +21,8 @@ enum class Isa { baseline, avx2, avx512 };
 /// "avx512".
 const char* name(Isa isa);
 
-/// What this build holds and this machine can execute, lowest first.
+/// What this build holds and this machine can execute, lowest first. A build whose flags ask for
+/// more than the baseline holds no lower set.
 std::vector<Isa> available_isas();
 
 /// The set in use: the highest available, or what `MSA_CPU_ISA` names where that is available. Read

@@ -2,18 +2,20 @@
 #include "verify/memory.h"
 
 #include <sys/mman.h>
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
-#endif
 
 #include <algorithm>
 #include <cstring>
 #include <new>
 
+#include "common/sanitizer.h"
+#if MSA_ADDRESS_SANITIZER
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace msa::verify {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__)
+#if MSA_ADDRESS_SANITIZER
 /// Under the address sanitizer even a read of a guard band is a fault.
 void close_band(const std::byte* begin, std::size_t bytes) {
   ASAN_POISON_MEMORY_REGION(begin, bytes);
@@ -48,13 +50,19 @@ void for_each_row(const Tensor& t, int dim, std::int64_t offset, F&& f) {
   }
 }
 
-/// Calls f(byte offset) for every element of the view, in row-major order.
+/// Calls f(byte offset, bytes) for every run of adjacent elements of the view's rows, in row-major
+/// order: a row, or each element of rows that are not dense.
 template <class F>
-void for_each_element(const Tensor& t, F&& f) {
+void for_each_run(const Tensor& t, F&& f) {
   const auto size = static_cast<std::int64_t>(size_of(t.dtype));
+  const std::int64_t elements = t.shape[t.rank - 1], stride = t.stride[t.rank - 1];
   for_each_row(t, 0, 0, [&](std::int64_t row) {
-    for (std::int64_t i = 0; i < t.shape[t.rank - 1]; ++i) {
-      f((row + i * t.stride[t.rank - 1]) * size);
+    if (stride == 1) {
+      if (elements > 0) f(row * size, static_cast<std::size_t>(elements * size));
+      return;
+    }
+    for (std::int64_t i = 0; i < elements; ++i) {
+      f((row + i * stride) * size, static_cast<std::size_t>(size));
     }
   });
 }
@@ -222,12 +230,11 @@ void fill_poison(DType type, void* to, std::int64_t n, Poison poison) {
 }
 
 std::vector<std::byte> dense_bytes(const Tensor& view) {
-  const std::size_t size = size_of(view.dtype);
-  std::vector<std::byte> bytes(static_cast<std::size_t>(view.numel()) * size);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(view.numel()) * size_of(view.dtype));
   std::byte* to = bytes.data();
-  for_each_element(view, [&](std::int64_t offset) {
-    std::memcpy(to, static_cast<const std::byte*>(view.data) + offset, size);
-    to += size;
+  for_each_run(view, [&](std::int64_t offset, std::size_t n) {
+    std::memcpy(to, static_cast<const std::byte*>(view.data) + offset, n);
+    to += n;
   });
   return bytes;
 }
@@ -237,9 +244,8 @@ bool untouched_outside(const Array& array, const std::vector<std::byte>& before,
   std::vector<std::byte> expected = before;
   const Tensor owned = array.view().narrow(0, 0, rows);
   const std::byte* now = array.buffer().data();
-  const std::size_t size = size_of(owned.dtype);
-  for_each_element(owned, [&](std::int64_t offset) {
-    std::memcpy(expected.data() + offset, now + offset, size);
+  for_each_run(owned, [&](std::int64_t offset, std::size_t n) {
+    std::memcpy(expected.data() + offset, now + offset, n);
   });
   return std::equal(expected.begin(), expected.end(), now) && array.buffer().guards_intact();
 }

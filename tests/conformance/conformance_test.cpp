@@ -6,6 +6,7 @@
 #include <memory>
 #include <sstream>
 
+#include "verify/memory.h"
 #include "verify/verify.h"
 
 /// \file
@@ -76,6 +77,17 @@ void register_all() {
   testing::RegisterTest("conformance", "every suite has a ctest entry", nullptr, nullptr, __FILE__,
                         __LINE__, [suites]() -> testing::Test* { return new SuitesTest(suites); });
 }
+
+#ifdef MSA_TEST_ADDRESS_SANITIZER
+/// What the cases of the memory groups rely on: no read beside an array goes unseen.
+TEST(conformance, AReadOfAGuardBandIsAFault) {
+  const Array array(targets().front(), DType::f32, {4}, Poison::nan);
+  const volatile std::byte* first = array.buffer().data();
+  const volatile std::byte* end = first + array.buffer().bytes();
+  EXPECT_DEATH(static_cast<void>(first[-1]), "use-after-poison");
+  EXPECT_DEATH(static_cast<void>(*end), "use-after-poison");
+}
+#endif
 
 }  // namespace
 }  // namespace msa::verify

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "common/numeric.h"
@@ -148,6 +149,16 @@ TEST_P(IndexKernel, NothingVisibleIsMinusInfinity) {
     EXPECT_EQ(scores[1], -INFINITY);
     EXPECT_TRUE(std::isfinite(scores[2]));  // the second token sees one key
   }
+}
+
+TEST(IndexKernelSets, EachNamesCodeOfItsOwn) {
+  std::set<void (*)(const QueryTile&, const KeyBlock&, float*, float*)> kernels;
+  for (const Isa isa : available_isas()) {
+    set_isa_for_testing(isa);
+    kernels.insert(score_kernels().score_block);
+  }
+  EXPECT_GE(kernels.size(), 1U);
+  EXPECT_EQ(kernels.size(), available_isas().size());
 }
 
 INSTANTIATE_TEST_SUITE_P(Sets, IndexKernel, testing::ValuesIn(available_isas()),

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/sanitizer.h"
 #include "msa/device.h"
 #include "msa/error.h"
 
@@ -133,7 +134,7 @@ TEST_F(Parallel, HostHookRunsTheTasksAndExceptionsPassIt) {
 }
 
 TEST_F(Parallel, ForkedChildStartsItsOwnPool) {
-#if defined(__SANITIZE_THREAD__)
+#if MSA_THREAD_SANITIZER
   GTEST_SKIP() << "ThreadSanitizer ends a forked child that starts threads";
 #endif
   std::atomic<int> before{0};
