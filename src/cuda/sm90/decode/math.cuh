@@ -306,6 +306,8 @@ class Math {
 
   __device__ int column(int pair) const { return 8 * pair + 2 * (lane_ % 4); }
 
+  /// Rounded here whatever follows: contracted with the subtraction of the maximum, a huge logit
+  /// would differ from itself.
   __device__ void scale(float (&s)[2][accumulators]) const {
 #pragma unroll
     for (int j = 0; j < pairs; ++j) {
@@ -314,8 +316,9 @@ class Math {
       for (int tile = 0; tile < 2; ++tile) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          s[tile][4 * j + 2 * half] *= factor.x;
-          s[tile][4 * j + 2 * half + 1] *= factor.y;
+          float* x = &s[tile][4 * j + 2 * half];
+          x[0] = __fmul_rn(x[0], factor.x);
+          x[1] = __fmul_rn(x[1], factor.y);
         }
       }
     }
