@@ -121,10 +121,11 @@ __device__ inline void store(DType type, void* data, std::int64_t index, float x
   }
 }
 
-/// `x` for a store to bf16 or f16: finite values past the type's largest become it; infinity and NaN
-/// stay.
-__device__ inline float clamp_finite(bool to_f16, float x) {
-  const float most = to_f16 ? 65504.0f : 0x1.FEp127f;
+/// The largest number of f16, or of bf16.
+__device__ inline float largest_of(bool f16) { return f16 ? 65504.0f : 0x1.FEp127f; }
+
+/// Finite values past ±`most` become it; infinity and NaN stay.
+__device__ inline float clamp_finite(float x, float most) {
   return fabsf(x) <= FLT_MAX ? fminf(fmaxf(x, -most), most) : x;
 }
 

@@ -262,6 +262,7 @@ template <int rows, int n>
 __device__ void write_rows(const AttendParams& p, std::int64_t token, std::int64_t head, int column,
                            int first, const float* out, const Shared<rows>& s) {
   const float v_scale = p.v_scale.value();
+  const float most = largest_of(p.out_type == DType::f16);
 #pragma unroll
   for (int r = 0; r < n; ++r) {
     if (first + r >= p.group) break;
@@ -270,7 +271,7 @@ __device__ void write_rows(const AttendParams& p, std::int64_t token, std::int64
     const float x = sum == 0 ? 0.0f : out[r] * (1.0f / sum) * v_scale + 0.0f;
     const std::int64_t q_head = head * p.group + first + r;
     store(p.out_type, p.out, token * p.out_token + q_head * p.out_head + column,
-          clamp_finite(p.out_type == DType::f16, x));
+          clamp_finite(x, most));
   }
   const int g = static_cast<int>(threadIdx.x);
   if (p.lse == nullptr || g >= p.group) return;

@@ -306,8 +306,8 @@ class Math {
 
   __device__ int column(int pair) const { return 8 * pair + 2 * (lane_ % 4); }
 
-  /// Rounded here: contracted with the maximum's subtraction, a huge logit would leave its rounding
-  /// error of the product as an exponent.
+  /// Rounded here whatever follows: contracted with the subtraction of the maximum, a huge logit
+  /// would differ from itself.
   __device__ void scale(float (&s)[2][accumulators]) const {
 #pragma unroll
     for (int j = 0; j < pairs; ++j) {

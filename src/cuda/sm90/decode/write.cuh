@@ -46,8 +46,9 @@ struct Normalize {
 /// Two elements of out, `first` in the low half. P is rounded and its sum is not, so that the
 /// quotient may pass the largest V by a little; out's type may end there.
 __device__ inline std::uint32_t pack_out(const Params& p, float first, float second) {
-  first = clamp_finite(p.out_is_f16, first);
-  second = clamp_finite(p.out_is_f16, second);
+  const float most = largest_of(p.out_is_f16);
+  first = clamp_finite(first, most);
+  second = clamp_finite(second, most);
   return p.out_is_f16 ? pack<ptx::Operand::f16>(first, second)
                       : pack<ptx::Operand::bf16>(first, second);
 }
