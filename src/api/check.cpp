@@ -44,6 +44,10 @@ std::string names(const std::vector<DType>& dtypes) {
   return text;
 }
 
+/// False for a view whose rank counts dimensions that it has no room for.
+bool rank_exists(const ConstTensor& t) { return t.rank >= 0 && t.rank <= ConstTensor::max_rank; }
+
+/// This and all below look at the dimensions of views whose rank exists.
 bool empty(const ConstTensor& t) {
   return std::any_of(t.shape.begin(), t.shape.begin() + t.rank,
                      [](std::int64_t d) { return d <= 0; });
@@ -117,8 +121,9 @@ std::optional<std::vector<int>> shared_strides(const ConstTensor& a, const Const
 
 /// Exact for views of equal strides (K and V of one packed row, slices of one buffer); for equal
 /// rows of different insides the rows' ranges are compared; anything else counts by its address
-/// range.
+/// range. A rank that does not exist says nothing of what the view spans; it is reported as such.
 bool overlap(const ConstTensor& a, const ConstTensor& b) {
+  if (!rank_exists(a) || !rank_exists(b)) return false;
   if (a.data == nullptr || b.data == nullptr || empty(a) || empty(b)) return false;
   const std::optional<std::int64_t> bytes_a = span_bytes(a), bytes_b = span_bytes(b);
   if (!bytes_a || !bytes_b) return true;
@@ -146,6 +151,9 @@ bool overlap(const ConstTensor& a, const ConstTensor& b) {
 }  // namespace
 
 std::string describe(const ConstTensor& tensor) {
+  if (!rank_exists(tensor)) {
+    return cat("rank ", tensor.rank, ", of at most ", ConstTensor::max_rank);
+  }
   return "shape " + list(tensor.shape.data(), tensor.rank) + ", strides " +
          list(tensor.stride.data(), tensor.rank);
 }
@@ -177,6 +185,11 @@ bool Checker::tensor(std::string_view argument, const ConstTensor& t, const Tens
     const char* hint = t.dtype == DType::u8 ? "; give bytes their fp8 type with as(DType)" : "";
     fail(argument, cat("has dtype ", name(t.dtype), "; allowed: ", names(rule.dtypes), " (",
                        describe(t), ")", hint));
+  }
+  if (!rank_exists(t)) {
+    fail(argument, cat("has rank ", t.rank, "; allowed: ", rule.extents.size(), ", as ",
+                       expected_shape(rule)));
+    return false;
   }
   if (t.rank != static_cast<int>(rule.extents.size())) {
     fail(argument, cat("has ", t.rank, " dimensions; expected ", expected_shape(rule), " (",
@@ -284,6 +297,10 @@ void Checker::scale(std::string_view argument, const Scale& scale) {
             cat("is ", scale.value,
                 "; allowed: one finite positive factor for the whole tensor (scales per head or "
                 "slot are not supported)"));
+    return;
+  }
+  if (!rank_exists(scale.tensor)) {
+    fail(argument, cat("has rank ", scale.tensor.rank, "; allowed: 0 to ", ConstTensor::max_rank));
     return;
   }
   if (scale.tensor.dtype != DType::f32 || scale.tensor.numel() != 1) {

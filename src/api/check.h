@@ -25,7 +25,8 @@ std::string cat(const Parts&... parts) {
   return text.str();
 }
 
-/// "shape [512, 4, 128, 256], strides [131072, 32768, 256, 1]".
+/// "shape [512, 4, 128, 256], strides [131072, 32768, 256, 1]"; of a rank that no view has, the
+/// rank alone.
 std::string describe(const ConstTensor& tensor);
 
 /// What one dimension of an argument must be.

@@ -67,17 +67,8 @@ Call index_blocks_call() {
 }
 
 Call index_scores_call() {
-  struct State {
-    std::shared_ptr<Memory> memory = std::make_shared<Memory>();
-    IndexScoresArgs args;
-  };
-  auto state = std::make_shared<State>();
+  auto state = std::make_shared<ScoresCall>();
   IndexScoresArgs& a = state->args;
-  a.batch = small_batch(*state->memory);
-  a.index_q = state->memory->dense(DType::bf16, {4, 2, 128});
-  a.index_cache = state->memory->dense(DType::bf16, {4, 128, 128});
-  a.scores = state->memory->dense(DType::f32, {2, 2, 4});
-  a.workspace = give_workspace(*state->memory, a);
   Call c{"index_scores", {}, [state] { index_scores(state->args); }, state->memory};
   c.arguments = {{"index_q", &a.index_q},
                  {"index_cache", &a.index_cache, true, true, {0}},
@@ -87,17 +78,8 @@ Call index_scores_call() {
 }
 
 Call select_blocks_call() {
-  struct State {
-    std::shared_ptr<Memory> memory = std::make_shared<Memory>();
-    SelectArgs args;
-  };
-  auto state = std::make_shared<State>();
+  auto state = std::make_shared<SelectCall>();
   SelectArgs& a = state->args;
-  a.scores = state->memory->dense(DType::f32, {2, 5, 4});
-  a.valid_blocks = state->memory->i32({1, 5, 0, 3}, {4});
-  a.selection = state->memory->dense(DType::i32, {4, 2, 2});
-  a.num_tokens = 4;
-  a.workspace = give_workspace(*state->memory, a);
   Call c{"select_blocks", {}, [state] { select_blocks(state->args); }, state->memory};
   c.arguments = {{"scores", &a.scores, false, true, {1}},
                  {"valid_blocks", &a.valid_blocks},
@@ -106,19 +88,8 @@ Call select_blocks_call() {
 }
 
 Call merge_states_call() {
-  struct State {
-    std::shared_ptr<Memory> memory = std::make_shared<Memory>();
-    MergeArgs args;
-  };
-  auto state = std::make_shared<State>();
+  auto state = std::make_shared<MergeCall>();
   MergeArgs& a = state->args;
-  Memory& m = *state->memory;
-  a.out_a = m.dense(DType::bf16, {3, 2, 128});
-  a.lse_a = m.dense(DType::f32, {3, 2});
-  a.out_b = m.dense(DType::bf16, {3, 2, 128});
-  a.lse_b = m.dense(DType::f32, {3, 2});
-  a.out = m.dense(DType::bf16, {3, 2, 128});
-  a.lse = m.dense(DType::f32, {3, 2});
   Call c{"merge_states", {}, [state] { merge_states(state->args); }, state->memory};
   c.arguments = {{"out_a", &a.out_a}, {"lse_a", &a.lse_a, false},
                  {"out_b", &a.out_b}, {"lse_b", &a.lse_b, false},
@@ -147,21 +118,8 @@ Call write_cache_call() {
 }
 
 Call insert_cache_call() {
-  struct State {
-    std::shared_ptr<Memory> memory = std::make_shared<Memory>();
-    InsertCacheArgs args;
-  };
-  auto state = std::make_shared<State>();
+  auto state = std::make_shared<InsertCall>();
   InsertCacheArgs& a = state->args;
-  Memory& m = *state->memory;
-  a.num_tokens = 3;
-  a.k = m.dense(DType::bf16, {3, 2, 128});
-  a.v = m.dense(DType::bf16, {3, 2, 128});
-  a.slot_mapping = m.i64({5, -1, 200}, {3});
-  a.kv_cache = KVCache(m.dense(DType::e4m3, {4, 2, 128, 256}));
-  a.index_k = m.dense(DType::bf16, {3, 128});
-  a.index_slot_mapping = m.i64({5, -1, 200}, {3});
-  a.index_cache = m.dense(DType::bf16, {4, 128, 128});
   Call c{"insert_cache", {}, [state] { insert_cache(state->args); }, state->memory};
   c.arguments = {{"k", &a.k},
                  {"v", &a.v},
@@ -174,15 +132,8 @@ Call insert_cache_call() {
 }
 
 Call copy_pages_call() {
-  struct State {
-    std::shared_ptr<Memory> memory = std::make_shared<Memory>();
-    CopyPagesArgs args;
-  };
-  auto state = std::make_shared<State>();
+  auto state = std::make_shared<CopyCall>();
   CopyPagesArgs& a = state->args;
-  a.src = state->memory->dense(DType::bf16, {3, 2, 128, 256});
-  a.dst = state->memory->dense(DType::bf16, {5, 2, 128, 256});
-  a.pairs = state->memory->i64({0, 4, 2, 1}, {2, 2});
   Call c{"copy_pages", {}, [state] { copy_pages(state->args); }, state->memory};
   c.arguments = {{"src", &a.src, true, true, {0}},
                  {"dst", &a.dst, true, true, {0}},
@@ -225,6 +176,50 @@ WriteCall::WriteCall() {
   args.kv_cache = KVCache(memory->dense(DType::bf16, {4, 2, 128, 256}));
   args.index_q_out = memory->dense(DType::bf16, {3, 2, 128});
   args.index_cache = memory->dense(DType::bf16, {4, 128, 128});
+}
+
+ScoresCall::ScoresCall() {
+  args.batch = small_batch(*memory);
+  args.index_q = memory->dense(DType::bf16, {4, 2, 128});
+  args.index_cache = memory->dense(DType::bf16, {4, 128, 128});
+  args.scores = memory->dense(DType::f32, {2, 2, 4});
+  args.workspace = give_workspace(*memory, args);
+}
+
+SelectCall::SelectCall() {
+  args.scores = memory->dense(DType::f32, {2, 5, 4});
+  args.valid_blocks = memory->i32({1, 5, 0, 3}, {4});
+  args.selection = memory->dense(DType::i32, {4, 2, 2});
+  args.num_tokens = 4;
+  args.workspace = give_workspace(*memory, args);
+}
+
+MergeCall::MergeCall() {
+  Memory& m = *memory;
+  args.out_a = m.dense(DType::bf16, {3, 2, 128});
+  args.lse_a = m.dense(DType::f32, {3, 2});
+  args.out_b = m.dense(DType::bf16, {3, 2, 128});
+  args.lse_b = m.dense(DType::f32, {3, 2});
+  args.out = m.dense(DType::bf16, {3, 2, 128});
+  args.lse = m.dense(DType::f32, {3, 2});
+}
+
+InsertCall::InsertCall() {
+  Memory& m = *memory;
+  args.num_tokens = 3;
+  args.k = m.dense(DType::bf16, {3, 2, 128});
+  args.v = m.dense(DType::bf16, {3, 2, 128});
+  args.slot_mapping = m.i64({5, -1, 200}, {3});
+  args.kv_cache = KVCache(m.dense(DType::e4m3, {4, 2, 128, 256}));
+  args.index_k = m.dense(DType::bf16, {3, 128});
+  args.index_slot_mapping = m.i64({5, -1, 200}, {3});
+  args.index_cache = m.dense(DType::bf16, {4, 128, 128});
+}
+
+CopyCall::CopyCall() {
+  args.src = memory->dense(DType::bf16, {3, 2, 128, 256});
+  args.dst = memory->dense(DType::bf16, {5, 2, 128, 256});
+  args.pairs = memory->i64({0, 4, 2, 1}, {2, 2});
 }
 
 std::vector<std::function<Call()>> call_makers() {

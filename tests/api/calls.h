@@ -96,5 +96,30 @@ struct WriteCall {
   WriteCacheArgs args;
   WriteCall();
 };
+struct ScoresCall {
+  std::shared_ptr<Memory> memory = std::make_shared<Memory>();
+  IndexScoresArgs args;
+  ScoresCall();
+};
+struct SelectCall {
+  std::shared_ptr<Memory> memory = std::make_shared<Memory>();
+  SelectArgs args;
+  SelectCall();
+};
+struct MergeCall {
+  std::shared_ptr<Memory> memory = std::make_shared<Memory>();
+  MergeArgs args;
+  MergeCall();
+};
+struct InsertCall {
+  std::shared_ptr<Memory> memory = std::make_shared<Memory>();
+  InsertCacheArgs args;
+  InsertCall();
+};
+struct CopyCall {
+  std::shared_ptr<Memory> memory = std::make_shared<Memory>();
+  CopyPagesArgs args;
+  CopyCall();
+};
 
 }  // namespace msa::testing

@@ -46,7 +46,7 @@ std::function<bool(const Argument&)> always(Change change) {
   };
 }
 
-std::vector<Fault> faults() {
+std::vector<Fault> tensor_faults() {
   return {
       {"missing", "is missing",
        [](const Argument& a) {
@@ -107,6 +107,19 @@ std::vector<Fault> faults() {
   };
 }
 
+/// Ranks that count dimensions which a view has no room for: none may be looked at.
+constexpr int impossible_ranks[] = {std::numeric_limits<int>::min(), -1, 6, 99, 1 << 30,
+                                    std::numeric_limits<int>::max()};
+
+std::vector<Fault> faults() {
+  std::vector<Fault> faults = tensor_faults();
+  for (const int rank : impossible_ranks) {
+    faults.push_back({"rank " + std::to_string(rank),
+                      "has rank " + std::to_string(rank) + "; allowed: ",
+                      always([rank](auto& t) { t.rank = rank; })});
+  }
+  return faults;
+}
 TEST(Validation, ValidCallsAreAccepted) {
   for (const auto& make : testing::call_makers()) {
     const Call call = make();
@@ -136,7 +149,44 @@ TEST(Validation, EveryFaultOfEveryTensorIsRefusedByNameAndNothingIsWritten) {
       }
     }
   }
-  EXPECT_GT(broken, 400);
+  EXPECT_GT(broken, 700);
+}
+
+TEST(Validation, ImpossibleRanksOfScalesAreRefused) {
+  for (const int rank : impossible_ranks) {
+    const std::string text = "_scale' has rank " + std::to_string(rank) + "; allowed: 0 to 5";
+    const auto scale = [rank](testing::Memory& memory) {
+      Scale scale(ConstTensor(memory.dense(DType::f32, {1})));
+      scale.tensor.rank = rank;
+      return scale;
+    };
+    testing::AttendCall attend_call;
+    attend_call.args.k_scale = attend_call.args.v_scale = scale(*attend_call.memory);
+    expect_refused({"attend", {}, [&] { attend(attend_call.args); }, attend_call.memory},
+                   {"argument 'k" + text, "argument 'v" + text});
+    testing::WriteCall write;
+    write.args.k_scale = write.args.v_scale = scale(*write.memory);
+    expect_refused({"write_cache", {}, [&] { write_cache(write.args); }, write.memory},
+                   {"argument 'k" + text, "argument 'v" + text});
+    testing::InsertCall insert;
+    insert.args.k_scale = insert.args.v_scale = scale(*insert.memory);
+    expect_refused({"insert_cache", {}, [&] { insert_cache(insert.args); }, insert.memory},
+                   {"argument 'k" + text, "argument 'v" + text});
+  }
+}
+
+// What a call does not read may be garbage: here no request needs the batch's arrays.
+TEST(Validation, TheRankOfWhatIsNotReadIsNotTrusted) {
+  for (const int rank : impossible_ranks) {
+    testing::AttendCall call;
+    BatchMetadata& batch = call.args.batch;
+    batch.num_actual_tokens = batch.num_decodes = batch.num_prefills = 0;
+    for (ConstTensor* t :
+         {&batch.seq_lens, &batch.block_table, &batch.cu_seqlens_q, &batch.context_lens}) {
+      t->rank = rank;
+    }
+    EXPECT_NO_THROW(attend(call.args)) << rank;
+  }
 }
 
 TEST(Validation, EveryExtentOfEveryTensorIsChecked) {
