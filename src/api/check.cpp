@@ -158,8 +158,26 @@ std::string describe(const ConstTensor& tensor) {
          list(tensor.stride.data(), tensor.rank);
 }
 
+void Checker::show_as(std::string_view argument, std::string_view shown) {
+  shown_as_.emplace_back(argument, shown);
+}
+
+std::string Checker::shown(std::string_view argument) const {
+  const std::size_t owner = std::min(argument.find('.'), argument.size());
+  for (const auto& [name, shown] : shown_as_) {
+    if (argument.substr(0, owner) == name) return shown + std::string(argument.substr(owner));
+  }
+  return std::string(argument);
+}
+
+void Checker::settle(std::string_view argument) { settled_.emplace_back(argument); }
+
+bool Checker::settled(std::string_view argument) const {
+  return std::find(settled_.begin(), settled_.end(), argument) != settled_.end();
+}
+
 void Checker::fail(std::string_view argument, std::string_view what) {
-  failures_.push_back(cat(op_, ": argument '", argument, "' ", what));
+  failures_.push_back(cat(op_, ": argument '", shown(argument), "' ", what));
 }
 
 bool Checker::require(bool ok, std::string_view argument, std::string_view what) {
@@ -176,6 +194,7 @@ bool Checker::range(std::string_view argument, std::int64_t value, std::int64_t 
 }
 
 bool Checker::tensor(std::string_view argument, const ConstTensor& t, const TensorRule& rule) {
+  if (settled(argument)) return false;
   if (!t.given()) {
     fail(argument,
          cat("is missing; expected ", expected_shape(rule), " of type ", names(rule.dtypes)));
@@ -260,18 +279,18 @@ void Checker::same_device(const std::vector<Region>& tensors) {
     };
     if (kind(r.tensor.device) != kind(first->tensor.device)) {
       fail(r.name, cat("is on device ", name(r.tensor.device.type), ":", r.tensor.device.index,
-                       "; expected the device of '", first->name, "', ",
+                       "; expected the device of '", shown(first->name), "', ",
                        name(first->tensor.device.type), ":", first->tensor.device.index));
     }
   }
 }
 
 void Checker::disjoint(const Region& output, const std::vector<Region>& others) {
-  if (scope_ == Scope::shapes) return;
+  if (scope_ == Scope::shapes || settled(output.name)) return;
   for (const Region& r : others) {
-    if (overlap(output.tensor, r.tensor)) {
+    if (!settled(r.name) && overlap(output.tensor, r.tensor)) {
       fail(output.name,
-           cat("shares memory with '", r.name, "' (", describe(output.tensor), " at ",
+           cat("shares memory with '", shown(r.name), "' (", describe(output.tensor), " at ",
                output.tensor.data, " against ", describe(r.tensor), " at ", r.tensor.data, ")"));
     }
   }

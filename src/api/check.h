@@ -69,6 +69,13 @@ class Checker {
  public:
   explicit Checker(std::string_view op, Scope scope = Scope::call) : op_(op), scope_(scope) {}
 
+  /// Messages name `argument`, and what belongs to it ("selection.topk"), as `shown`: a call that
+  /// passes its arguments on to an operator speaks of its own.
+  void show_as(std::string_view argument, std::string_view shown);
+
+  /// All that is wrong with an argument has been said: tensor() and disjoint() pass over it.
+  void settle(std::string_view argument);
+
   /// Adds "<op>: argument '<argument>' <what>".
   void fail(std::string_view argument, std::string_view what);
   /// fail() unless `ok`.
@@ -101,14 +108,20 @@ class Checker {
              std::string_view why = "");
 
   bool ok() const { return failures_.empty(); }
+  std::size_t count() const { return failures_.size(); }
   Scope scope() const { return scope_; }
   /// Throws what was collected; does nothing when all is well.
   void raise(ErrorCode code = ErrorCode::invalid_argument) const;
 
  private:
+  std::string shown(std::string_view argument) const;
+  bool settled(std::string_view argument) const;
+
   std::string op_;
   Scope scope_;
   std::vector<std::string> failures_;
+  std::vector<std::pair<std::string, std::string>> shown_as_;
+  std::vector<std::string> settled_;
 };
 
 /// Checks a cache's views (named 'kv_cache', or 'k_cache' and 'v_cache') and returns Hkv, or 0
