@@ -119,6 +119,8 @@ std::optional<std::vector<int>> shared_strides(const ConstTensor& a, const Const
   return order;
 }
 
+}  // namespace
+
 /// Exact for views of equal strides (K and V of one packed row, slices of one buffer); for equal
 /// rows of different insides the rows' ranges are compared; anything else counts by its address
 /// range. A rank that does not exist says nothing of what the view spans; it is reported as such.
@@ -147,8 +149,6 @@ bool overlap(const ConstTensor& a, const ConstTensor& b) {
   const std::int64_t offset = ((distance % row) + row) % row;  // of a's row within b's
   return offset < inner_b || offset + inner_a > row;
 }
-
-}  // namespace
 
 std::string describe(const ConstTensor& tensor) {
   if (!rank_exists(tensor)) {

@@ -54,6 +54,9 @@ struct TensorRule {
   bool touched = true;      ///< false: the call reads and writes nothing of it, null is allowed
 };
 
+/// Whether two views have memory in common: exact for equal strides, by address ranges else.
+bool overlap(const ConstTensor& a, const ConstTensor& b);
+
 /// A range of memory that belongs to an argument.
 struct Region {
   const char* name;
