@@ -126,7 +126,14 @@ void check_memory(Checker& check, const AttendArgs& a) {
 void check_call(const AttendArgs& args) { check_call("attend", args, validate, check_metadata); }
 
 void attend(const AttendArgs& args) { call("attend", args, validate, check_memory); }
+void attend(Checker& check, const AttendArgs& args) {
+  check_arguments(check, args, validate, check_memory);
+  dispatch("attend", args);
+}
 
 std::size_t workspace_size(const AttendArgs& args) { return query("attend", args, validate); }
+std::size_t workspace_size(Checker& check, const AttendArgs& args) {
+  return query(check, "attend", args, validate);
+}
 
 }  // namespace msa

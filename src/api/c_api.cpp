@@ -84,12 +84,18 @@ bool addressable(const msa_kv_cache_shape& shape) {
          !__builtin_mul_overflow(bytes, shape.heads, &bytes);
 }
 
+void check_dtype(Reader& reader, msa_dtype dtype) {
+  if (msa::size_of(static_cast<msa::DType>(dtype)) == 0) {
+    reader.fail("dtype", cat("is ", dtype, "; allowed: MSA_F32 to MSA_U8"));
+  }
+}
+
 void check_layer_view(Reader& reader, msa_dtype dtype, msa_kv_layout layout,
                       const msa_kv_cache_shape& shape, std::int64_t layer) {
   const auto require = [&](bool ok, const char* argument, std::int64_t value, const char* allowed) {
     if (!ok) reader.fail(argument, cat("is ", value, "; allowed: ", allowed));
   };
-  require(msa::size_of(static_cast<msa::DType>(dtype)) != 0, "dtype", dtype, "an element type");
+  check_dtype(reader, dtype);
   require(layout >= MSA_LBHNC && layout <= MSA_BHLNC, "layout", layout, "MSA_LBHNC to MSA_BHLNC");
   require(shape.layers >= 1, "layers", shape.layers, "1 or more");
   require(shape.pages >= 0, "pages", shape.pages, "0 or more");
@@ -204,6 +210,7 @@ msa_status msa_tensor_dense(void* data, msa_dtype dtype, int32_t rank, const int
     if (rank < 0 || rank > MSA_MAX_RANK) {
       reader.fail("rank", cat("is ", rank, "; allowed: 0 to ", MSA_MAX_RANK));
     }
+    check_dtype(reader, dtype);
     require_pointers(reader, {{"shape", shape}, {"view", view}});
     msa::Tensor tensor;
     tensor.data = data;

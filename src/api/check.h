@@ -25,7 +25,8 @@ std::string cat(const Parts&... parts) {
   return text.str();
 }
 
-/// "shape [512, 4, 128, 256], strides [131072, 32768, 256, 1]".
+/// "shape [512, 4, 128, 256], strides [131072, 32768, 256, 1]"; of a rank that no view has, the
+/// rank alone.
 std::string describe(const ConstTensor& tensor);
 
 /// What one dimension of an argument must be.
@@ -53,6 +54,9 @@ struct TensorRule {
   bool touched = true;      ///< false: the call reads and writes nothing of it, null is allowed
 };
 
+/// Whether two views have memory in common: exact for equal strides, by address ranges else.
+bool overlap(const ConstTensor& a, const ConstTensor& b);
+
 /// A range of memory that belongs to an argument.
 struct Region {
   const char* name;
@@ -67,6 +71,13 @@ enum class Scope { shapes, call };
 class Checker {
  public:
   explicit Checker(std::string_view op, Scope scope = Scope::call) : op_(op), scope_(scope) {}
+
+  /// Messages name `argument`, and what belongs to it ("selection.topk"), as `shown`: a call that
+  /// passes its arguments on to an operator speaks of its own.
+  void show_as(std::string_view argument, std::string_view shown);
+
+  /// All that is wrong with an argument has been said: tensor() and disjoint() pass over it.
+  void settle(std::string_view argument);
 
   /// Adds "<op>: argument '<argument>' <what>".
   void fail(std::string_view argument, std::string_view what);
@@ -100,14 +111,20 @@ class Checker {
              std::string_view why = "");
 
   bool ok() const { return failures_.empty(); }
+  std::size_t count() const { return failures_.size(); }
   Scope scope() const { return scope_; }
   /// Throws what was collected; does nothing when all is well.
   void raise(ErrorCode code = ErrorCode::invalid_argument) const;
 
  private:
+  std::string shown(std::string_view argument) const;
+  bool settled(std::string_view argument) const;
+
   std::string op_;
   Scope scope_;
   std::vector<std::string> failures_;
+  std::vector<std::pair<std::string, std::string>> shown_as_;
+  std::vector<std::string> settled_;
 };
 
 /// Checks a cache's views (named 'kv_cache', or 'k_cache' and 'v_cache') and returns Hkv, or 0

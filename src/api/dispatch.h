@@ -67,12 +67,12 @@ void dispatch(const char* op, const Args& args) {
 template <class Args>
 using Validator = std::type_identity_t<void (*)(Checker&, const Args&)>;
 
-/// Throws what is wrong with a call. `check_memory` (none: null) reads what the arguments point to,
-/// and runs under MSA_CHECK=1 on arguments that have passed `validate`.
+/// Throws what is wrong with a call, along with what `check` has already. `check_memory` (none:
+/// null) reads what the arguments point to, and runs under MSA_CHECK=1 on arguments that have
+/// passed `validate`.
 template <class Args>
-void check_arguments(const char* op, const Args& args, Validator<Args> validate,
+void check_arguments(Checker& check, const Args& args, Validator<Args> validate,
                      Validator<Args> check_memory) {
-  Checker check(op);
   validate(check, args);
   check.raise();
   if (check_memory != nullptr && metadata_checks_enabled()) check_memory(check, args);
@@ -83,24 +83,30 @@ void check_arguments(const char* op, const Args& args, Validator<Args> validate,
 template <class Args>
 void call(const char* op, const Args& args, Validator<Args> validate,
           Validator<Args> check_memory = nullptr) {
-  check_arguments(op, args, validate, check_memory);
+  Checker check(op);
+  check_arguments(check, args, validate, check_memory);
   dispatch(op, args);
 }
 
-/// Bytes of workspace that the call of these arguments needs.
+/// Bytes of workspace that the call of these arguments needs; `check` is of Scope::shapes.
 template <class Args>
-std::size_t query(const char* op, const Args& args, Validator<Args> validate) {
-  Checker check(op, Scope::shapes);
+std::size_t query(Checker& check, const char* op, const Args& args, Validator<Args> validate) {
   validate(check, args);
   check.raise();
   return choose_backend(op, args).workspace_size(args);
+}
+template <class Args>
+std::size_t query(const char* op, const Args& args, Validator<Args> validate) {
+  Checker check(op, Scope::shapes);
+  return query(check, op, args, validate);
 }
 
 /// Throws what call() would throw before it runs.
 template <class Args>
 void check_call(const char* op, const Args& args, Validator<Args> validate,
                 Validator<Args> check_memory = nullptr) {
-  check_arguments(op, args, validate, check_memory);
+  Checker check(op);
+  check_arguments(check, args, validate, check_memory);
   ready_backend(op, args);
 }
 
@@ -109,5 +115,11 @@ void check_call(const char* op, const Args& args, Validator<Args> validate,
 void check_call(const WriteCacheArgs& args);
 void check_call(const IndexArgs& args);
 void check_call(const AttendArgs& args);
+
+/// The operators at the end of another call, whose own failures, names and scope are in `check`.
+void index_blocks(Checker& check, const IndexArgs& args);
+void attend(Checker& check, const AttendArgs& args);
+std::size_t workspace_size(Checker& check, const IndexArgs& args);
+std::size_t workspace_size(Checker& check, const AttendArgs& args);
 
 }  // namespace msa

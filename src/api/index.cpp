@@ -136,12 +136,19 @@ void check_memory(Checker& check, const Args& a) {
 void check_call(const IndexArgs& args) { check_call("index_blocks", args, validate, check_memory); }
 
 void index_blocks(const IndexArgs& args) { call("index_blocks", args, validate, check_memory); }
+void index_blocks(Checker& check, const IndexArgs& args) {
+  check_arguments<IndexArgs>(check, args, validate, check_memory);
+  dispatch("index_blocks", args);
+}
 void index_scores(const IndexScoresArgs& args) {
   call("index_scores", args, validate, check_memory);
 }
 void select_blocks(const SelectArgs& args) { call("select_blocks", args, validate, check_memory); }
 
 std::size_t workspace_size(const IndexArgs& args) { return query("index_blocks", args, validate); }
+std::size_t workspace_size(Checker& check, const IndexArgs& args) {
+  return query(check, "index_blocks", args, validate);
+}
 std::size_t workspace_size(const IndexScoresArgs& args) {
   return query("index_scores", args, validate);
 }

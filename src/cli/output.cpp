@@ -5,14 +5,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "msa/error.h"
+#include "cli/io/output_file.h"
 
 namespace msa::cli {
 namespace {
@@ -89,12 +87,9 @@ void write_text(const std::string& path, const std::string& text) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     return;
   }
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (!file) {
-    throw Error(ErrorCode::io, fmt::format("cannot write '{}': {}", path, std::strerror(errno)));
-  }
+  OutputFile file(path);
+  file.write(text);
+  file.commit();
 }
 
 std::string format_seconds(double seconds) {
