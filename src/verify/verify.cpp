@@ -57,6 +57,7 @@ std::vector<Case> all_cases() {
   add_attend_cases(cases);
   add_copy_cases(cases);
   add_index_cases(cases);
+  add_layer_cases(cases);
   add_merge_cases(cases);
   add_write_cases(cases);
   std::stable_sort(cases.begin(), cases.end(), [](const Case& a, const Case& b) {

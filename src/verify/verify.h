@@ -77,6 +77,7 @@ Outcome run(const Case& c, const Target& target);
 void add_attend_cases(std::vector<Case>& cases);
 void add_copy_cases(std::vector<Case>& cases);
 void add_index_cases(std::vector<Case>& cases);  // index_blocks, index_scores, select_blocks
+void add_layer_cases(std::vector<Case>& cases);  // layer_step
 void add_merge_cases(std::vector<Case>& cases);
 void add_write_cases(std::vector<Case>& cases);  // write_cache, insert_cache
 
