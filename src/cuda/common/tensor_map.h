@@ -16,9 +16,9 @@ namespace msa::cuda {
 /// multiples of 16 bytes, the latter below 2^40 bytes.
 Reasons tensor_map_reasons(const char* name, const ConstTensor& view);
 
-/// A map of `view` [pages, Hkv, 128, columns] whose boxes are 128 tokens by 128 bytes of one head of
-/// one page, written to shared memory with the 128-byte swizzle. Coordinates: element, token, head,
-/// page. A host computation of about 0.3 µs; made for every call, so that no address is kept.
+/// A map of `view` [pages, Hkv, 128, columns] whose boxes are 128 tokens by 128 bytes of one head
+/// of one page, written to shared memory with the 128-byte swizzle. Coordinates: element, token,
+/// head, page. A host computation of about 0.3 µs; made for every call, so that no address is kept.
 CUtensorMap tile_map(const char* op, const ConstTensor& view);
 
 }  // namespace msa::cuda
