@@ -149,7 +149,7 @@ TEST(Command, InfoSaysWhichSwitchIsWrong) {
   EXPECT_EQ(table.err, "");
   for (const char* reason : {"MSA_CPU_ISA is 'mmx'; allowed on this machine: baseline",
                              "MSA_BACKEND is 'foo'; allowed in this build: ",
-                             "MSA_THREADS is 'none'; allowed: whole numbers from 1 up"}) {
+                             "MSA_THREADS is 'none'; allowed: whole numbers from 1 to 4096"}) {
     EXPECT_TRUE(has(table.out, reason)) << reason << '\n' << table.out;
   }
   const ProgramResult result = run_msa("info --json", wrong);
