@@ -179,6 +179,7 @@ void backwards(void*, std::int64_t tasks, Body body, void* context) {
 void interleaved(void* threads, std::int64_t tasks, Body body, void* context) {
   const int n = *static_cast<int*>(threads);
   std::vector<std::thread> workers;
+  workers.reserve(static_cast<std::size_t>(n));
   for (int w = 0; w < n; ++w) {
     workers.emplace_back([=] {
       for (std::int64_t i = w; i < tasks; i += n) body(context, i);
@@ -218,10 +219,12 @@ Outcome check_concurrent(const Target& target, const AttendSpec& spec) {
   const AttendOutput want = problem.run(judge);
   std::vector<Judge> judges(callers);
   std::vector<std::unique_ptr<AttendProblem>> problems;
+  problems.reserve(callers);
   for (int i = 0; i < callers; ++i) {
     problems.push_back(std::make_unique<AttendProblem>(target, spec, Poison::huge));
   }
   std::vector<std::thread> threads;
+  threads.reserve(callers);
   for (int i = 0; i < callers; ++i) {
     threads.emplace_back([&, i] {
       for (int call = 0; call < 3; ++call) {

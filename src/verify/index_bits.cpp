@@ -191,10 +191,12 @@ Outcome check_concurrent(const Target& target, const IndexSpec& spec) {
   const IndexOutput want = problem.run(judge);
   std::vector<Judge> judges(callers);
   std::vector<std::unique_ptr<IndexProblem>> problems;
+  problems.reserve(callers);
   for (int i = 0; i < callers; ++i) {
     problems.push_back(std::make_unique<IndexProblem>(target, spec, Poison::huge));
   }
   std::vector<std::thread> threads;
+  threads.reserve(callers);
   for (int i = 0; i < callers; ++i) {
     threads.emplace_back([&, i] {
       for (int call = 0; call < 3; ++call) {
