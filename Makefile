@@ -32,7 +32,7 @@ check: format-check docs tidy asan tsan fuzz ## the quality gates, one after the
 
 format-check: ## sources are formatted
 	@tools/install_deps test
-	git ls-files '*.h' '*.cpp' '*.c' | xargs clang-format-14 --dry-run --Werror
+	git ls-files '*.h' '*.cpp' '*.c' '*.cu' '*.cuh' | xargs clang-format-14 --dry-run --Werror
 
 tidy: ## clang-tidy, warnings are errors
 	@tools/install_deps test
@@ -47,7 +47,7 @@ asan: ## the suite under the address and undefined-behaviour sanitizers
 	@tools/install_deps test
 	cmake -S . -B $(BUILD)/asan $(CMAKE_FLAGS) $(SANITIZED) -DMSA_SANITIZE=address,undefined
 	cmake --build $(BUILD)/asan -j $(JOBS)
-	$(CTEST) --test-dir $(BUILD)/asan 
+	$(CTEST) --test-dir $(BUILD)/asan
 
 tsan: ## the thread pool and calls from several threads under the thread sanitizer
 	@tools/install_deps test

@@ -2,13 +2,14 @@
 set(MSA_CUDA AUTO CACHE STRING "CUDA kernels: AUTO (where nvcc is found), ON, OFF")
 set_property(CACHE MSA_CUDA PROPERTY STRINGS AUTO ON OFF)
 # N: code for compute capability N / 10; N-virtual: PTX, which later devices compile when they load it.
-set(MSA_CUDA_ARCHS "80;89;90;120f;90-virtual" CACHE STRING "Devices that the CUDA kernels are compiled for")
+set(MSA_CUDA_ARCHS "80;89;90;120f;90-virtual" CACHE STRING
+  "Devices that the portable CUDA kernels are compiled for; those of one architecture come on top")
 set(MSA_CUDA_ENABLED OFF)
 
 # CMake's own architecture list knows neither families (120f) nor one list for both kinds of code.
 function(msa_cuda_arch_options result)
   set(options)
-  foreach(arch IN LISTS MSA_CUDA_ARCHS)
+  foreach(arch IN LISTS ARGN)
     if(arch MATCHES "^([0-9]+[af]?)-virtual$")
       list(APPEND options "SHELL:-gencode arch=compute_${CMAKE_MATCH_1},code=compute_${CMAKE_MATCH_1}")
     elseif(arch MATCHES "^[0-9]+[af]?$")

@@ -7,24 +7,26 @@
 #include "msa/export.h"
 
 /// \file
-/// The C ABI: every operator of the C++ API for C, ctypes, cffi and the like.
+/// The C ABI: every operator of the C++ API and the serving layer's metadata builder and page
+/// allocator, for C, ctypes, cffi and the like.
 ///
 /// Rules that hold for the whole file:
 /// - Functions that can fail return a `msa_status`; `msa_last_error()` then holds the full text,
-/// one
-///   failed condition a line. No C++ exception leaves the library.
+///   one failed condition a line. No C++ exception leaves the library.
 /// - A struct that starts with `struct_size` may grow at its end in later versions. Fill it with
-/// its
-///   `…_init(&s, sizeof s)` first, then set what you need. A smaller size (a program built against
-///   an older header) leaves the missing fields at their defaults; a larger one (a newer header) is
-///   accepted as long as the bytes that this library does not know are zero.
+///   its `…_init(&s, sizeof s)` first, then set what you need. A smaller size (a program built
+///   against an older header) leaves the missing fields at their defaults; a larger one (a newer
+///   header) is accepted as long as the bytes that this library does not know are zero. A struct
+///   that a function writes keeps its size: missing fields are left out, unknown ones become zero.
 /// - Structs without `struct_size` never change, and no field ever takes the place of padding.
-/// - Tensors are views: the library keeps no pointer after a call. Tensors that an operator only
-/// reads
-///   are never written, although `msa_tensor.data` is not const.
+/// - Tensors are views: the library keeps no pointer after a call, but in a msa_sparse_metadata,
+///   which hands its step's views back. Tensors that an operator only reads are never written,
+///   although `msa_tensor.data` is not const.
 /// - Shapes, types and meaning of the fields are those of the C++ header that the struct names. A
-/// tensor
-///   of rank 0 without data counts as not given.
+///   tensor of rank 0 without data counts as not given.
+/// - A handle is what a `…_create`, `…_build` or `…_begin` function writes. The caller owns it
+///   until it is given to its `…_destroy` function, which does nothing for null. Handles may be
+///   destroyed in any order. Two threads must not use one at the same time, unless both only read.
 
 #ifdef __cplusplus
 extern "C" {
@@ -321,6 +323,147 @@ MSA_API msa_status msa_select_blocks_workspace_size(const msa_select_blocks_args
 MSA_API msa_status msa_attend_workspace_size(const msa_attend_args* args, size_t* bytes);
 /// For msa_layer_step.
 MSA_API msa_status msa_layer_step_workspace_size(const msa_layer_step_args* args, size_t* bytes);
+/// @}
+
+/// \name Metadata builder
+/// Splits steps into their decode and their prefill part: msa::MetadataBuilder (msa/layer.h).
+/// @{
+
+/// A builder: msa::MetadataBuilder.
+typedef struct msa_metadata_builder msa_metadata_builder;
+/// A split step: msa::SparseMetadata.
+typedef struct msa_sparse_metadata msa_sparse_metadata;
+
+/// One step as the engine's scheduler describes it: msa::StepInputs. The host arrays are read at
+/// once and not kept.
+typedef struct msa_step_inputs {
+  size_t struct_size;             /**< set by the init function */
+  const int32_t* query_start_loc; /**< [R + 1], host memory, starts at 0 */
+  const int32_t* seq_lens_host;   /**< [R], host copy of seq_lens; may be null where R = 0 */
+  int64_t num_requests;           /**< R */
+  msa_tensor seq_lens;            /**< [R] i32 */
+  msa_tensor block_table;         /**< [R, W] i32 */
+  msa_tensor slot_mapping;        /**< [>= T] i64, optional: passed through */
+  int64_t num_actual_tokens;      /**< T, may exceed query_start_loc[R] (padding) */
+  int64_t max_seq_len;            /**< upper bound; default 0 = taken from seq_lens_host */
+} msa_step_inputs;
+
+/// Defaults of msa_step_inputs.
+MSA_API void msa_step_inputs_init(msa_step_inputs* step, size_t struct_size);
+/// Writes to `*builder` a builder that decodes requests of at most `decode_threshold` query tokens:
+/// 1, or 1 + drafts.
+MSA_API msa_status msa_metadata_builder_create(int64_t decode_threshold,
+                                               msa_metadata_builder** builder);
+/// Gives a builder back.
+MSA_API void msa_metadata_builder_destroy(msa_metadata_builder* builder);
+/// Writes the split step to `*metadata` (msa::MetadataBuilder::build).
+MSA_API msa_status msa_metadata_builder_build(const msa_metadata_builder* builder,
+                                              const msa_step_inputs* step,
+                                              msa_sparse_metadata** metadata);
+/// Writes to `*batch`, whose struct_size is set, what the operators take. seq_lens and block_table
+/// are the step's own, without dropped requests; cu_seqlens_q and context_lens lie in host memory
+/// and live as long as `metadata`: for tensors on a device put device copies in their place.
+MSA_API msa_status msa_sparse_metadata_batch(const msa_sparse_metadata* metadata, msa_batch* batch);
+/// Writes to `*slot_mapping` the step's own.
+MSA_API msa_status msa_sparse_metadata_slot_mapping(const msa_sparse_metadata* metadata,
+                                                    msa_tensor* slot_mapping);
+/// Gives a split step back.
+MSA_API void msa_sparse_metadata_destroy(msa_sparse_metadata* metadata);
+/// @}
+
+/// \name Page allocator
+/// Which pages of the cache a sequence owns, with prefixes shared by hash: msa::PageAllocator
+/// (msa/page_allocator.h). An allocator and its sequences are one thing to the rule of threads.
+/// @{
+
+/// An allocator: msa::PageAllocator.
+typedef struct msa_page_allocator msa_page_allocator;
+/// The pages of one sequence: msa::PageAllocator::Sequence.
+typedef struct msa_page_sequence msa_page_sequence;
+
+/// Sizes: msa::PageAllocator::Config.
+typedef struct msa_page_allocator_config {
+  size_t struct_size;        /**< set by the init function */
+  int64_t pages;             /**< ids 0 to pages - 1 */
+  int32_t reserve_null_page; /**< 0 or 1, default 1: page 0 is never handed out */
+  int32_t pages_per_hash;    /**< pages of a group, default 4 */
+} msa_page_allocator_config;
+
+/// What a new sequence asks for: msa::PageAllocator::Request.
+typedef struct msa_page_request {
+  size_t struct_size;     /**< set by the init function */
+  const uint64_t* hashes; /**< [num_hashes], one a group of the prompt, in order */
+  int64_t num_hashes;     /**< default 0 */
+  int64_t prompt_tokens;  /**< tokens of the prompt, >= 1 */
+  int64_t reserve_tokens; /**< pages are allocated for so many tokens */
+} msa_page_request;
+
+/// Counters: msa::PageAllocator::Stats.
+typedef struct msa_page_stats {
+  size_t struct_size;    /**< set by the init function */
+  int64_t pages_in_use;  /**< private and shared */
+  int64_t pages_cached;  /**< evictable */
+  int64_t pages_free;    /**< without content anybody could ask for */
+  int64_t peak_in_use;   /**< largest pages_in_use */
+  int64_t hits;          /**< groups found by msa_page_allocator_begin */
+  int64_t misses;        /**< groups asked for and not found */
+  int64_t prompt_tokens; /**< tokens of all prompts begun */
+  int64_t cached_tokens; /**< those of them that were found */
+  int64_t evictions;     /**< cached groups that were given up */
+  int64_t duplicates;    /**< groups not published because their hash already was */
+  int64_t failures;      /**< calls that found too few pages */
+} msa_page_stats;
+
+/// Defaults of msa_page_allocator_config.
+MSA_API void msa_page_allocator_config_init(msa_page_allocator_config* config, size_t struct_size);
+/// Defaults of msa_page_request.
+MSA_API void msa_page_request_init(msa_page_request* request, size_t struct_size);
+/// Zero counters.
+MSA_API void msa_page_stats_init(msa_page_stats* stats, size_t struct_size);
+
+/// Writes a new allocator to `*allocator`.
+MSA_API msa_status msa_page_allocator_create(const msa_page_allocator_config* config,
+                                             msa_page_allocator** allocator);
+/// Gives an allocator back; sequences that it began stay as they are.
+MSA_API void msa_page_allocator_destroy(msa_page_allocator* allocator);
+/// Starts a sequence (msa::PageAllocator::begin). Too few pages are no error: `*sequence` is null
+/// then.
+MSA_API msa_status msa_page_allocator_begin(msa_page_allocator* allocator,
+                                            const msa_page_request* request,
+                                            msa_page_sequence** sequence);
+/// Forgets all cached groups.
+MSA_API msa_status msa_page_allocator_drop_cached(msa_page_allocator* allocator);
+/// Writes to `*pages` how many pages could be handed out now.
+MSA_API msa_status msa_page_allocator_available(const msa_page_allocator* allocator,
+                                                int64_t* pages);
+/// Writes to `*sequences` how many sequences hold `page`.
+MSA_API msa_status msa_page_allocator_references(const msa_page_allocator* allocator, int32_t page,
+                                                 int64_t* sequences);
+/// Writes to `*published` 1 where a group of this hash is published, else 0.
+MSA_API msa_status msa_page_allocator_published(const msa_page_allocator* allocator, uint64_t hash,
+                                                int32_t* published);
+/// Writes the counters to `*stats`, whose struct_size is set.
+MSA_API msa_status msa_page_allocator_stats(const msa_page_allocator* allocator,
+                                            msa_page_stats* stats);
+/// Zeroes the counters; the peak starts at what is in use.
+MSA_API msa_status msa_page_allocator_reset_stats(msa_page_allocator* allocator);
+
+/// Adds pages until the sequence can hold `tokens` tokens (msa::PageAllocator::grow). All or
+/// nothing: `*grown` is 0 where there are too few.
+MSA_API msa_status msa_page_sequence_grow(msa_page_sequence* sequence, int64_t tokens,
+                                          int32_t* grown);
+/// Makes the groups within the first `computed_tokens` tokens available to other sequences
+/// (msa::PageAllocator::publish).
+MSA_API msa_status msa_page_sequence_publish(msa_page_sequence* sequence, int64_t computed_tokens);
+/// Writes to `*pages` the sequence's row of the block table, `*count` pages; valid until the
+/// sequence grows or is destroyed.
+MSA_API msa_status msa_page_sequence_pages(const msa_page_sequence* sequence, const int32_t** pages,
+                                           int64_t* count);
+/// Writes to `*tokens` how many leading tokens were found when the sequence began.
+MSA_API msa_status msa_page_sequence_cached_tokens(const msa_page_sequence* sequence,
+                                                   int64_t* tokens);
+/// Gives all pages of a sequence back; published groups stay cached.
+MSA_API void msa_page_sequence_destroy(msa_page_sequence* sequence);
 /// @}
 
 /// Text of this thread's last call that returned a msa_status: all failed conditions, one a line;

@@ -106,11 +106,11 @@ struct BasicKVCache {
 
   /// K of every token: `[pages, Hkv, 128, 128]`, whichever form was given.
   constexpr BasicTensor<Pointer> k_view() const {
-    return packed.given() ? packed.narrow(packed.rank - 1, 0, head_dim) : k;
+    return packed.given() ? packed.narrow(3, 0, head_dim) : k;
   }
   /// V of every token: `[pages, Hkv, 128, 128]`.
   constexpr BasicTensor<Pointer> v_view() const {
-    return packed.given() ? packed.narrow(packed.rank - 1, head_dim, head_dim) : v;
+    return packed.given() ? packed.narrow(3, head_dim, head_dim) : v;
   }
   /// The view that names the cache's type and shape.
   constexpr const BasicTensor<Pointer>& shape_view() const { return packed.given() ? packed : k; }

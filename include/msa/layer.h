@@ -211,7 +211,8 @@ struct LayerStepArgs {
 
 /// write_cache → index_blocks → attend, with the bits of the three calls.
 ///
-/// \throws Error listing every argument of the three that is wrong; nothing is written then.
+/// \throws Error listing every argument of the three that is wrong, and with MSA_CHECK=1 what is
+/// wrong with the memory that they point to; nothing is written then.
 MSA_API void layer_step(const LayerStepArgs& args);
 /// Bytes of `index.workspace` that layer_step needs: index_blocks and attend use it in turn.
 MSA_API std::size_t workspace_size(const LayerStepArgs& args);

@@ -80,10 +80,10 @@ struct BasicTensor {
   /// True where the argument was given: an optional tensor is left out by leaving it default.
   constexpr bool given() const { return rank != 0 || data != nullptr; }
 
-  /// Number of elements.
+  /// Number of elements. Dimensions past `max_rank`, which a wrong rank may count, do not exist.
   constexpr std::int64_t numel() const {
     std::int64_t n = 1;
-    for (int i = 0; i < rank; ++i) n *= shape[i];
+    for (int i = 0; i < rank && i < max_rank; ++i) n *= shape[i];
     return n;
   }
 

@@ -78,36 +78,15 @@ void validate(Checker& check, const AttendArgs& a) {
     check.range("kv_shard.rank", a.kv_shard.rank, 0, a.kv_shard.world - 1);
   }
 
-  const ConstTensor workspace = ConstTensor::dense(
-      a.workspace.data, DType::u8, {static_cast<std::int64_t>(a.workspace.bytes)}, a.q.device);
-  check.same_device({{"q", a.q},
-                     {"kv_cache", a.kv_cache.packed},
-                     {"k_cache", a.kv_cache.k},
-                     {"v_cache", a.kv_cache.v},
-                     {"selection", a.selection},
-                     {"seq_lens", a.batch.seq_lens},
-                     {"block_table", a.batch.block_table},
-                     {"cu_seqlens_q", a.batch.cu_seqlens_q},
-                     {"context_lens", a.batch.context_lens},
-                     {"out", a.out},
-                     {"lse", a.lse},
-                     {"k_scale", a.k_scale.tensor},
-                     {"v_scale", a.v_scale.tensor}});
-  for (const Region& output : {Region{"out", a.out}, Region{"lse", a.lse}}) {
-    check.disjoint(output, {{"q", a.q},
-                            {"kv_cache", a.kv_cache.packed},
-                            {"k_cache", a.kv_cache.k},
-                            {"v_cache", a.kv_cache.v},
-                            {"selection", a.selection},
-                            {"seq_lens", a.batch.seq_lens},
-                            {"block_table", a.batch.block_table},
-                            {"cu_seqlens_q", a.batch.cu_seqlens_q},
-                            {"context_lens", a.batch.context_lens},
-                            {"k_scale", a.k_scale.tensor},
-                            {"v_scale", a.v_scale.tensor},
-                            {"workspace", workspace}});
-  }
-  check.disjoint({"out", a.out}, {{"lse", a.lse}});
+  check.placement(with_batch({{"q", a.q},
+                              {"kv_cache", a.kv_cache.packed},
+                              {"k_cache", a.kv_cache.k},
+                              {"v_cache", a.kv_cache.v},
+                              {"selection", a.selection},
+                              {"k_scale", a.k_scale.tensor},
+                              {"v_scale", a.v_scale.tensor}},
+                             a.batch),
+                  {{"out", a.out}, {"lse", a.lse}}, a.workspace);
 }
 
 /// MSA_CHECK=1: ids that no healthy indexer writes. The operator itself ignores them.
@@ -130,36 +109,31 @@ void check_ids(Checker& check, const AttendArgs& a) {
   }
 }
 
-void check_memory(Checker& check, const AttendArgs& a) {
-  if (!metadata_checks_enabled() || a.q.device.type == DeviceType::cuda) return;
+/// MSA_CHECK=1: all but the selection.
+void check_metadata(Checker& check, const AttendArgs& a) {
+  if (a.q.device.type == DeviceType::cuda) return;
   check_batch_memory(check, a.batch, a.kv_cache.shape_view().shape[0], a.kv_shard.rank,
                      a.kv_shard.world);
-  check_ids(check, a);
+}
+
+void check_memory(Checker& check, const AttendArgs& a) {
+  check_metadata(check, a);
+  if (a.q.device.type != DeviceType::cuda) check_ids(check, a);
 }
 
 }  // namespace
 
-void check_call(const AttendArgs& args) {
-  Checker check("attend");
-  validate(check, args);
-  check.raise();
-  ready_backend("attend", args);
-}
+void check_call(const AttendArgs& args) { check_call("attend", args, validate, check_metadata); }
 
-void attend(const AttendArgs& args) {
-  Checker check("attend");
-  validate(check, args);
-  check.raise();
-  check_memory(check, args);
-  check.raise();
+void attend(const AttendArgs& args) { call("attend", args, validate, check_memory); }
+void attend(Checker& check, const AttendArgs& args) {
+  check_arguments(check, args, validate, check_memory);
   dispatch("attend", args);
 }
 
-std::size_t workspace_size(const AttendArgs& args) {
-  Checker check("attend", Scope::shapes);
-  validate(check, args);
-  check.raise();
-  return choose_backend("attend", args).workspace_size(args);
+std::size_t workspace_size(const AttendArgs& args) { return query("attend", args, validate); }
+std::size_t workspace_size(Checker& check, const AttendArgs& args) {
+  return query(check, "attend", args, validate);
 }
 
 }  // namespace msa

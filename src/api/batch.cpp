@@ -68,6 +68,14 @@ void check_batch(Checker& check, const BatchMetadata& b) {
   }
 }
 
+std::vector<Region> with_batch(std::vector<Region> inputs, const BatchMetadata& b) {
+  inputs.insert(inputs.end(), {{"seq_lens", b.seq_lens},
+                               {"block_table", b.block_table},
+                               {"cu_seqlens_q", b.cu_seqlens_q},
+                               {"context_lens", b.context_lens}});
+  return inputs;
+}
+
 void check_batch_memory(Checker& check, const BatchMetadata& b, std::int64_t pages,
                         std::int64_t rank, std::int64_t world) {
   FaultLimit lengths, tables, queries;

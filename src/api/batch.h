@@ -1,6 +1,8 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <vector>
+
 #include "api/check.h"
 #include "msa/metadata.h"
 
@@ -8,6 +10,9 @@ namespace msa {
 
 /// Checks counts, shapes and types of a batch's metadata; nothing in memory is read.
 void check_batch(Checker& check, const BatchMetadata& batch);
+
+/// `inputs` and the batch's arrays.
+std::vector<Region> with_batch(std::vector<Region> inputs, const BatchMetadata& batch);
 
 /// MSA_CHECK=1: reads the metadata (host memory) and reports lengths, offsets and needed table
 /// entries that leave their ranges. `pages`: extent of the cache that the table points into;

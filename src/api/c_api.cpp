@@ -3,18 +3,16 @@
 
 #include <cstdint>
 #include <exception>
-#include <initializer_list>
 #include <new>
 #include <string>
 
-#include "api/c_convert.h"
+#include "api/c_call.h"
 #include "api/check.h"
-#include "msa/msa.h"
+#include "msa/device.h"
+#include "msa/error.h"
+#include "msa/kv_cache.h"
 
 namespace {
-
-using msa::cat;
-using msa::c_api::Reader;
 
 /// The calling thread's last error. `shown` may also be a literal: where no memory is left, none is
 /// needed to say so.
@@ -39,14 +37,16 @@ msa_status failed(msa_status status, const char* text) noexcept {
   return status;
 }
 
-/// Runs `body` with every exception turned into a status.
-template <class Body>
-msa_status guarded(Body&& body) noexcept {
+}  // namespace
+
+namespace msa::c_api {
+
+void clear_error() noexcept { last_error().shown = ""; }
+
+msa_status record_exception() noexcept {
   try {
-    body();
-    last_error().shown = "";
-    return MSA_OK;
-  } catch (const msa::Error& error) {
+    throw;
+  } catch (const Error& error) {
     return failed(static_cast<msa_status>(error.code()), error.what());
   } catch (const std::bad_alloc&) {
     last_error().shown = "out of memory";
@@ -58,40 +58,23 @@ msa_status guarded(Body&& body) noexcept {
   }
 }
 
-struct Named {
-  const char* name;
-  const void* pointer;
-};
-
-/// Refuses a call that lacks one of its pointers, naming all that are null.
-[[noreturn]] void refuse_nulls(Reader& reader, std::initializer_list<Named> pointers) {
+void require_pointers(Reader& reader, std::initializer_list<Named> pointers) {
   for (const Named& given : pointers) {
     if (given.pointer == nullptr) reader.fail(given.name, "is null");
   }
-  reader.refuse();
+  reader.done();
 }
 
-/// Calls operator `run` with the converted arguments.
-template <class Given, class Run>
-msa_status call(const char* op, const Given* given, Run&& run) noexcept {
-  return guarded([&] {
-    Reader reader(op);
-    const auto args = msa::c_api::convert(reader, given, "args");
-    reader.done();
-    run(args);
-  });
-}
+}  // namespace msa::c_api
 
-template <class Given>
-msa_status call_workspace_size(const char* op, const Given* given, size_t* bytes) noexcept {
-  return guarded([&] {
-    Reader reader(op);
-    const auto args = msa::c_api::convert(reader, given, "args");
-    if (bytes == nullptr) refuse_nulls(reader, {{"bytes", bytes}});
-    reader.done();
-    *bytes = msa::workspace_size(args);
-  });
-}
+namespace {
+
+using msa::cat;
+using msa::c_api::call;
+using msa::c_api::call_workspace_size;
+using msa::c_api::guarded;
+using msa::c_api::Reader;
+using msa::c_api::require_pointers;
 
 /// True where a cache of this shape can be addressed with 64-bit byte offsets.
 bool addressable(const msa_kv_cache_shape& shape) {
@@ -101,12 +84,18 @@ bool addressable(const msa_kv_cache_shape& shape) {
          !__builtin_mul_overflow(bytes, shape.heads, &bytes);
 }
 
+void check_dtype(Reader& reader, msa_dtype dtype) {
+  if (msa::size_of(static_cast<msa::DType>(dtype)) == 0) {
+    reader.fail("dtype", cat("is ", dtype, "; allowed: MSA_F32 to MSA_U8"));
+  }
+}
+
 void check_layer_view(Reader& reader, msa_dtype dtype, msa_kv_layout layout,
                       const msa_kv_cache_shape& shape, std::int64_t layer) {
   const auto require = [&](bool ok, const char* argument, std::int64_t value, const char* allowed) {
     if (!ok) reader.fail(argument, cat("is ", value, "; allowed: ", allowed));
   };
-  require(msa::size_of(static_cast<msa::DType>(dtype)) != 0, "dtype", dtype, "an element type");
+  check_dtype(reader, dtype);
   require(layout >= MSA_LBHNC && layout <= MSA_BHLNC, "layout", layout, "MSA_LBHNC to MSA_BHLNC");
   require(shape.layers >= 1, "layers", shape.layers, "1 or more");
   require(shape.pages >= 0, "pages", shape.pages, "0 or more");
@@ -118,20 +107,6 @@ void check_layer_view(Reader& reader, msa_dtype dtype, msa_kv_layout layout,
                              shape.heads, "; allowed: less than 2^63 bytes in all"));
     reader.done();
   }
-}
-
-void store(const msa::Tensor& tensor, msa_tensor* view) {
-  msa_tensor c{};
-  c.data = tensor.data;
-  c.dtype = static_cast<msa_dtype>(tensor.dtype);
-  c.device_type = static_cast<msa_device_type>(tensor.device.type);
-  c.device_index = tensor.device.index;
-  c.rank = tensor.rank;
-  for (int i = 0; i < tensor.rank; ++i) {
-    c.shape[i] = tensor.shape[i];
-    c.stride[i] = tensor.stride[i];
-  }
-  *view = c;
 }
 
 }  // namespace
@@ -170,10 +145,6 @@ msa_status msa_merge_states(const msa_merge_states_args* args) {
   return call("merge_states", args, [](const auto& a) { msa::merge_states(a); });
 }
 
-msa_status msa_layer_step(const msa_layer_step_args* args) {
-  return call("layer_step", args, [](const auto& a) { msa::layer_step(a); });
-}
-
 msa_status msa_index_blocks_workspace_size(const msa_index_blocks_args* args, size_t* bytes) {
   return call_workspace_size("index_blocks", args, bytes);
 }
@@ -188,10 +159,6 @@ msa_status msa_select_blocks_workspace_size(const msa_select_blocks_args* args, 
 
 msa_status msa_attend_workspace_size(const msa_attend_args* args, size_t* bytes) {
   return call_workspace_size("attend", args, bytes);
-}
-
-msa_status msa_layer_step_workspace_size(const msa_layer_step_args* args, size_t* bytes) {
-  return call_workspace_size("layer_step", args, bytes);
 }
 
 const char* msa_last_error(void) { return last_error().shown; }
@@ -211,9 +178,7 @@ const char* msa_kv_layout_name(msa_kv_layout layout) {
 msa_status msa_parse_dtype(const char* text, msa_dtype* dtype) {
   return guarded([&] {
     Reader reader("parse_dtype");
-    if (text == nullptr || dtype == nullptr) {
-      refuse_nulls(reader, {{"text", text}, {"dtype", dtype}});
-    }
+    require_pointers(reader, {{"text", text}, {"dtype", dtype}});
     const auto parsed = msa::parse_dtype(text);
     if (!parsed) {
       reader.fail("text", cat("is '", text,
@@ -227,9 +192,7 @@ msa_status msa_parse_dtype(const char* text, msa_dtype* dtype) {
 msa_status msa_parse_kv_layout(const char* text, msa_kv_layout* layout) {
   return guarded([&] {
     Reader reader("parse_kv_layout");
-    if (text == nullptr || layout == nullptr) {
-      refuse_nulls(reader, {{"text", text}, {"layout", layout}});
-    }
+    require_pointers(reader, {{"text", text}, {"layout", layout}});
     const auto parsed = msa::parse_kv_layout(text);
     if (!parsed) {
       reader.fail("text", cat("is '", text,
@@ -247,10 +210,8 @@ msa_status msa_tensor_dense(void* data, msa_dtype dtype, int32_t rank, const int
     if (rank < 0 || rank > MSA_MAX_RANK) {
       reader.fail("rank", cat("is ", rank, "; allowed: 0 to ", MSA_MAX_RANK));
     }
-    if (shape == nullptr || view == nullptr) {
-      refuse_nulls(reader, {{"shape", shape}, {"view", view}});
-    }
-    reader.done();
+    check_dtype(reader, dtype);
+    require_pointers(reader, {{"shape", shape}, {"view", view}});
     msa::Tensor tensor;
     tensor.data = data;
     tensor.dtype = static_cast<msa::DType>(dtype);
@@ -265,7 +226,7 @@ msa_status msa_tensor_dense(void* data, msa_dtype dtype, int32_t rank, const int
         reader.done();
       }
     }
-    store(tensor, view);
+    *view = msa::c_api::to_c(tensor);
   });
 }
 
@@ -273,14 +234,11 @@ msa_status msa_kv_layer_view(void* base, msa_dtype dtype, msa_kv_layout layout,
                              const msa_kv_cache_shape* shape, int64_t layer, msa_tensor* view) {
   return guarded([&] {
     Reader reader("kv_layer_view");
-    if (shape == nullptr || view == nullptr) {
-      refuse_nulls(reader, {{"shape", shape}, {"view", view}});
-    }
+    require_pointers(reader, {{"shape", shape}, {"view", view}});
     check_layer_view(reader, dtype, layout, *shape, layer);
-    store(
+    *view = msa::c_api::to_c(
         msa::kv_layer_view(base, static_cast<msa::DType>(dtype), static_cast<msa::KVLayout>(layout),
-                           {shape->layers, shape->pages, shape->heads}, layer),
-        view);
+                           {shape->layers, shape->pages, shape->heads}, layer));
   });
 }
 

@@ -1,8 +1,8 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #include "api/c_convert.h"
 
-#include <algorithm>
-#include <cstring>
+#include "msa/device.h"
+#include "msa/kv_cache.h"
 
 namespace msa::c_api {
 namespace {
@@ -10,31 +10,11 @@ namespace {
 /// Far above any real struct: a size beyond it is an uninitialized one, and must not be read.
 constexpr std::size_t max_struct_size = std::size_t{1} << 16;
 
-msa_scale to_c(const Scale& scale) {
-  msa_scale c{};
-  c.value = scale.value;
-  return c;
-}
-
-msa_select_rule to_c(const SelectRule& rule) {
-  return {rule.init_blocks, rule.local_blocks, rule.reduce_heads ? 1 : 0};
-}
-
 SelectRule from_c(const msa_select_rule& rule) {
   return {rule.init_blocks, rule.local_blocks, rule.reduce_heads != 0};
 }
 
 Workspace from_c(const msa_workspace& workspace) { return {workspace.data, workspace.bytes}; }
-
-/// Fills a caller's struct of `size` bytes with `defaults`, zero where it is larger.
-template <class Struct>
-void fill(Struct* given, std::size_t size, Struct defaults) {
-  if (given == nullptr || size < sizeof(std::size_t)) return;
-  defaults.struct_size = size;
-  const std::size_t known = std::min(size, sizeof defaults);
-  std::memcpy(given, &defaults, known);
-  std::memset(reinterpret_cast<char*>(given) + known, 0, size - known);
-}
 
 // The numbers of the two APIs are the same numbers.
 static_assert(MSA_OK == 0 && MSA_ERROR_INVALID_ARGUMENT == int(ErrorCode::invalid_argument) &&
@@ -55,19 +35,65 @@ static_assert(MSA_MAX_RANK == Tensor::max_rank);
 
 }  // namespace
 
+msa_tensor to_c(const ConstTensor& tensor) {
+  msa_tensor c{};
+  c.data = const_cast<void*>(tensor.data);
+  c.dtype = static_cast<msa_dtype>(tensor.dtype);
+  c.device_type = static_cast<msa_device_type>(tensor.device.type);
+  c.device_index = tensor.device.index;
+  c.rank = tensor.rank;
+  std::copy_n(tensor.shape.begin(), tensor.rank, c.shape);
+  std::copy_n(tensor.stride.begin(), tensor.rank, c.stride);
+  return c;
+}
+
+msa_batch to_c(const BatchMetadata& batch) {
+  msa_batch c{};
+  c.seq_lens = to_c(batch.seq_lens);
+  c.block_table = to_c(batch.block_table);
+  c.cu_seqlens_q = to_c(batch.cu_seqlens_q);
+  c.context_lens = to_c(batch.context_lens);
+  c.num_decodes = batch.num_decodes;
+  c.num_prefills = batch.num_prefills;
+  c.decode_query_len = batch.decode_query_len;
+  c.num_actual_tokens = batch.num_actual_tokens;
+  c.max_query_len = batch.max_query_len;
+  c.max_seq_len = batch.max_seq_len;
+  return c;
+}
+
+msa_scale to_c(const Scale& scale) {
+  msa_scale c{};
+  c.tensor = to_c(scale.tensor);
+  c.value = scale.value;
+  return c;
+}
+
+msa_select_rule to_c(const SelectRule& rule) {
+  return {rule.init_blocks, rule.local_blocks, rule.reduce_heads ? 1 : 0};
+}
+
 void Reader::refuse() const {
   check_.raise();
   throw Error(ErrorCode::internal, "a call was refused without a reason");
 }
 
-void Reader::copy(void* known, std::size_t known_size, const void* given, const char* name) {
-  if (given == nullptr) return fail(name, "is null");
+std::size_t Reader::struct_size(const void* given, const char* name) {
+  if (given == nullptr) {
+    fail(name, "is null");
+    return 0;
+  }
   std::size_t size = 0;
   std::memcpy(&size, given, sizeof size);
-  if (size < sizeof size || size > max_struct_size) {
-    return fail(name, cat("has struct_size ", size,
-                          "; allowed: sizeof the struct, as its _init function sets it"));
-  }
+  if (size >= sizeof size && size <= max_struct_size) return size;
+  fail(name, cat("has struct_size ", size,
+                 "; allowed: sizeof the struct, as its _init function sets it"));
+  return 0;
+}
+
+void Reader::copy(void* known, std::size_t known_size, const void* given, const char* name) {
+  const std::size_t size = struct_size(given, name);
+  if (size == 0) return;
   const char* bytes = static_cast<const char*>(given);
   if (std::any_of(bytes + std::min(size, known_size), bytes + size,
                   [](char byte) { return byte != 0; })) {
@@ -253,15 +279,6 @@ MergeArgs convert(Reader& reader, const msa_merge_states_args* given, const char
   return args;
 }
 
-LayerStepArgs convert(Reader& reader, const msa_layer_step_args* given, const char* name) {
-  const auto c = reader.read(given, name, msa_layer_step_args_init);
-  LayerStepArgs args;
-  args.write = convert(reader, c.write, "write");
-  args.index = convert(reader, c.index, "index");
-  args.attend = convert(reader, c.attend, "attend");
-  return args;
-}
-
 }  // namespace msa::c_api
 
 using msa::c_api::fill;
@@ -337,10 +354,6 @@ void msa_attend_args_init(msa_attend_args* args, size_t struct_size) {
 
 void msa_merge_states_args_init(msa_merge_states_args* args, size_t struct_size) {
   fill(args, struct_size, msa_merge_states_args{});
-}
-
-void msa_layer_step_args_init(msa_layer_step_args* args, size_t struct_size) {
-  fill(args, struct_size, msa_layer_step_args{});
 }
 
 }  // extern "C"

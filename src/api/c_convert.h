@@ -1,17 +1,38 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <string>
 
 #include "api/check.h"
+#include "msa/attend.h"
 #include "msa/c_api.h"
-#include "msa/msa.h"
+#include "msa/copy_pages.h"
+#include "msa/index.h"
+#include "msa/merge.h"
+#include "msa/write_cache.h"
 
 /// \file
-/// From the structs of the C ABI to those of the C++ API.
+/// From the structs of the C ABI to those of the C++ API, and back.
 
 namespace msa::c_api {
+
+/// Fills a caller's struct of `size` bytes with `values`, zero where it is larger.
+template <class Struct>
+void fill(Struct* given, std::size_t size, Struct values) {
+  if (given == nullptr || size < sizeof(std::size_t)) return;
+  values.struct_size = size;
+  const std::size_t known = std::min(size, sizeof values);
+  std::memcpy(given, &values, known);
+  std::memset(reinterpret_cast<char*>(given) + known, 0, size - known);
+}
+
+msa_tensor to_c(const ConstTensor& tensor);
+msa_scale to_c(const Scale& scale);
+msa_select_rule to_c(const SelectRule& rule);
+msa_batch to_c(const BatchMetadata& batch);
 
 /// Reads the structs of one call. Everything wrong is collected, so that `done` can name all of it
 /// before the operator is called.
@@ -29,6 +50,14 @@ class Reader {
     return known;
   }
 
+  /// Writes an output struct of the caller, by the rule of `struct_size`.
+  template <class Struct>
+  void write(Struct* given, const char* name, const Struct& values) {
+    const std::size_t size = struct_size(given, name);
+    done();
+    fill(given, size, values);
+  }
+
   Tensor tensor(const msa_tensor& given, const std::string& name);
   KVCache cache(const msa_kv_cache& given, const std::string& name);
   Scale scale(const msa_scale& given, const std::string& name);
@@ -43,6 +72,8 @@ class Reader {
   }
 
  private:
+  /// The size that a caller's struct says it has; 0 with a failure where it cannot be one.
+  std::size_t struct_size(const void* given, const char* name);
   void copy(void* known, std::size_t known_size, const void* given, const char* name);
 
   Checker check_;
@@ -56,6 +87,5 @@ IndexScoresArgs convert(Reader& reader, const msa_index_scores_args* given, cons
 SelectArgs convert(Reader& reader, const msa_select_blocks_args* given, const char* name);
 AttendArgs convert(Reader& reader, const msa_attend_args* given, const char* name);
 MergeArgs convert(Reader& reader, const msa_merge_states_args* given, const char* name);
-LayerStepArgs convert(Reader& reader, const msa_layer_step_args* given, const char* name);
 
 }  // namespace msa::c_api

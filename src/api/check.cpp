@@ -44,6 +44,10 @@ std::string names(const std::vector<DType>& dtypes) {
   return text;
 }
 
+/// False for a view whose rank counts dimensions that it has no room for.
+bool rank_exists(const ConstTensor& t) { return t.rank >= 0 && t.rank <= ConstTensor::max_rank; }
+
+/// This and all below look at the dimensions of views whose rank exists.
 bool empty(const ConstTensor& t) {
   return std::any_of(t.shape.begin(), t.shape.begin() + t.rank,
                      [](std::int64_t d) { return d <= 0; });
@@ -115,10 +119,13 @@ std::optional<std::vector<int>> shared_strides(const ConstTensor& a, const Const
   return order;
 }
 
+}  // namespace
+
 /// Exact for views of equal strides (K and V of one packed row, slices of one buffer); for equal
 /// rows of different insides the rows' ranges are compared; anything else counts by its address
-/// range.
+/// range. A rank that does not exist says nothing of what the view spans; it is reported as such.
 bool overlap(const ConstTensor& a, const ConstTensor& b) {
+  if (!rank_exists(a) || !rank_exists(b)) return false;
   if (a.data == nullptr || b.data == nullptr || empty(a) || empty(b)) return false;
   const std::optional<std::int64_t> bytes_a = span_bytes(a), bytes_b = span_bytes(b);
   if (!bytes_a || !bytes_b) return true;
@@ -143,15 +150,34 @@ bool overlap(const ConstTensor& a, const ConstTensor& b) {
   return offset < inner_b || offset + inner_a > row;
 }
 
-}  // namespace
-
 std::string describe(const ConstTensor& tensor) {
+  if (!rank_exists(tensor)) {
+    return cat("rank ", tensor.rank, ", of at most ", ConstTensor::max_rank);
+  }
   return "shape " + list(tensor.shape.data(), tensor.rank) + ", strides " +
          list(tensor.stride.data(), tensor.rank);
 }
 
+void Checker::show_as(std::string_view argument, std::string_view shown) {
+  shown_as_.emplace_back(argument, shown);
+}
+
+std::string Checker::shown(std::string_view argument) const {
+  const std::size_t owner = std::min(argument.find('.'), argument.size());
+  for (const auto& [name, shown] : shown_as_) {
+    if (argument.substr(0, owner) == name) return shown + std::string(argument.substr(owner));
+  }
+  return std::string(argument);
+}
+
+void Checker::settle(std::string_view argument) { settled_.emplace_back(argument); }
+
+bool Checker::settled(std::string_view argument) const {
+  return std::find(settled_.begin(), settled_.end(), argument) != settled_.end();
+}
+
 void Checker::fail(std::string_view argument, std::string_view what) {
-  failures_.push_back(cat(op_, ": argument '", argument, "' ", what));
+  failures_.push_back(cat(op_, ": argument '", shown(argument), "' ", what));
 }
 
 bool Checker::require(bool ok, std::string_view argument, std::string_view what) {
@@ -168,6 +194,7 @@ bool Checker::range(std::string_view argument, std::int64_t value, std::int64_t 
 }
 
 bool Checker::tensor(std::string_view argument, const ConstTensor& t, const TensorRule& rule) {
+  if (settled(argument)) return false;
   if (!t.given()) {
     fail(argument,
          cat("is missing; expected ", expected_shape(rule), " of type ", names(rule.dtypes)));
@@ -177,6 +204,11 @@ bool Checker::tensor(std::string_view argument, const ConstTensor& t, const Tens
     const char* hint = t.dtype == DType::u8 ? "; give bytes their fp8 type with as(DType)" : "";
     fail(argument, cat("has dtype ", name(t.dtype), "; allowed: ", names(rule.dtypes), " (",
                        describe(t), ")", hint));
+  }
+  if (!rank_exists(t)) {
+    fail(argument, cat("has rank ", t.rank, "; allowed: ", rule.extents.size(), ", as ",
+                       expected_shape(rule)));
+    return false;
   }
   if (t.rank != static_cast<int>(rule.extents.size())) {
     fail(argument, cat("has ", t.rank, " dimensions; expected ", expected_shape(rule), " (",
@@ -223,10 +255,23 @@ bool Checker::tensor(std::string_view argument, const ConstTensor& t, const Tens
   return true;
 }
 
-void Checker::same_device(std::initializer_list<Region> tensors) {
+bool Checker::known_device(const Region& region) {
+  if (!region.tensor.given()) return true;
+  switch (region.tensor.device.type) {
+    case DeviceType::cpu:
+    case DeviceType::cuda:
+    case DeviceType::cuda_host:
+      return true;
+  }
+  fail(region.name, cat("has device type ", static_cast<int>(region.tensor.device.type),
+                        "; allowed: cpu, cuda, cuda_host"));
+  return false;
+}
+
+void Checker::same_device(const std::vector<Region>& tensors) {
   const Region* first = nullptr;
   for (const Region& r : tensors) {
-    if (!r.tensor.given()) continue;
+    if (!r.tensor.given() || !known_device(r)) continue;
     if (first == nullptr) first = &r;
     // Pinned host memory is host memory to a host backend.
     const auto kind = [](Device d) {
@@ -234,20 +279,34 @@ void Checker::same_device(std::initializer_list<Region> tensors) {
     };
     if (kind(r.tensor.device) != kind(first->tensor.device)) {
       fail(r.name, cat("is on device ", name(r.tensor.device.type), ":", r.tensor.device.index,
-                       "; expected the device of '", first->name, "', ",
+                       "; expected the device of '", shown(first->name), "', ",
                        name(first->tensor.device.type), ":", first->tensor.device.index));
     }
   }
 }
 
-void Checker::disjoint(const Region& output, std::initializer_list<Region> others) {
-  if (scope_ == Scope::shapes) return;
+void Checker::disjoint(const Region& output, const std::vector<Region>& others) {
+  if (scope_ == Scope::shapes || settled(output.name)) return;
   for (const Region& r : others) {
-    if (overlap(output.tensor, r.tensor)) {
+    if (!settled(r.name) && overlap(output.tensor, r.tensor)) {
       fail(output.name,
-           cat("shares memory with '", r.name, "' (", describe(output.tensor), " at ",
+           cat("shares memory with '", shown(r.name), "' (", describe(output.tensor), " at ",
                output.tensor.data, " against ", describe(r.tensor), " at ", r.tensor.data, ")"));
     }
+  }
+}
+
+void Checker::placement(std::vector<Region> inputs, const std::vector<Region>& outputs,
+                        const Workspace& workspace) {
+  std::vector<Region> tensors = inputs;
+  tensors.insert(tensors.end(), outputs.begin(), outputs.end());
+  same_device(tensors);
+  // A pointer without a device of its own: it only takes part in what follows.
+  inputs.push_back({"workspace", ConstTensor::dense(workspace.data, DType::u8,
+                                                    {static_cast<std::int64_t>(workspace.bytes)})});
+  for (auto output = outputs.begin(); output != outputs.end(); ++output) {
+    disjoint(*output, inputs);
+    disjoint(*output, std::vector<Region>(output + 1, outputs.end()));
   }
 }
 
@@ -257,6 +316,10 @@ void Checker::scale(std::string_view argument, const Scale& scale) {
             cat("is ", scale.value,
                 "; allowed: one finite positive factor for the whole tensor (scales per head or "
                 "slot are not supported)"));
+    return;
+  }
+  if (!rank_exists(scale.tensor)) {
+    fail(argument, cat("has rank ", scale.tensor.rank, "; allowed: 0 to ", ConstTensor::max_rank));
     return;
   }
   if (scale.tensor.dtype != DType::f32 || scale.tensor.numel() != 1) {
@@ -313,7 +376,6 @@ std::int64_t check_kv_cache(Checker& check, const ConstKVCache& cache, bool outp
                   cat("is ", name(cache.v.dtype), " of ", describe(cache.v),
                       "; expected k_cache's type and shape, ", name(cache.k.dtype), " of ",
                       describe(cache.k)));
-    if (output) check.disjoint({"v_cache", cache.v}, {{"k_cache", cache.k}});
   }
   return k_ok ? cache.k.shape[1] : 0;
 }

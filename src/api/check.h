@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -26,7 +25,8 @@ std::string cat(const Parts&... parts) {
   return text.str();
 }
 
-/// "shape [512, 4, 128, 256], strides [131072, 32768, 256, 1]".
+/// "shape [512, 4, 128, 256], strides [131072, 32768, 256, 1]"; of a rank that no view has, the
+/// rank alone.
 std::string describe(const ConstTensor& tensor);
 
 /// What one dimension of an argument must be.
@@ -54,9 +54,12 @@ struct TensorRule {
   bool touched = true;      ///< false: the call reads and writes nothing of it, null is allowed
 };
 
+/// Whether two views have memory in common: exact for equal strides, by address ranges else.
+bool overlap(const ConstTensor& a, const ConstTensor& b);
+
 /// A range of memory that belongs to an argument.
 struct Region {
-  std::string name;
+  const char* name;
   ConstTensor tensor;
 };
 
@@ -69,6 +72,13 @@ class Checker {
  public:
   explicit Checker(std::string_view op, Scope scope = Scope::call) : op_(op), scope_(scope) {}
 
+  /// Messages name `argument`, and what belongs to it ("selection.topk"), as `shown`: a call that
+  /// passes its arguments on to an operator speaks of its own.
+  void show_as(std::string_view argument, std::string_view shown);
+
+  /// All that is wrong with an argument has been said: tensor() and disjoint() pass over it.
+  void settle(std::string_view argument);
+
   /// Adds "<op>: argument '<argument>' <what>".
   void fail(std::string_view argument, std::string_view what);
   /// fail() unless `ok`.
@@ -78,12 +88,20 @@ class Checker {
   /// the rank is right, so that the caller may go on to look at its shape.
   bool tensor(std::string_view argument, const ConstTensor& tensor, const TensorRule& rule);
 
+  /// The tensor's device is of a type that exists; an absent tensor's does not matter.
+  bool known_device(const Region& region);
+
   /// All tensors of a call live on one device; null and absent ones do not count.
-  void same_device(std::initializer_list<Region> tensors);
+  void same_device(const std::vector<Region>& tensors);
 
   /// An output must not share memory with any of the others. Views of equal strides and views that
   /// interleave row by row are told apart; anything else is judged by the address range it spans.
-  void disjoint(const Region& output, std::initializer_list<Region> others);
+  void disjoint(const Region& output, const std::vector<Region>& others);
+
+  /// Where a call's tensors may lie: all on one device, each output apart from the inputs, from the
+  /// workspace and from the outputs after it.
+  void placement(std::vector<Region> inputs, const std::vector<Region>& outputs,
+                 const Workspace& workspace = {});
 
   /// A scale is finite and positive, or one f32 on the device.
   void scale(std::string_view argument, const Scale& scale);
@@ -93,14 +111,20 @@ class Checker {
              std::string_view why = "");
 
   bool ok() const { return failures_.empty(); }
+  std::size_t count() const { return failures_.size(); }
   Scope scope() const { return scope_; }
   /// Throws what was collected; does nothing when all is well.
   void raise(ErrorCode code = ErrorCode::invalid_argument) const;
 
  private:
+  std::string shown(std::string_view argument) const;
+  bool settled(std::string_view argument) const;
+
   std::string op_;
   Scope scope_;
   std::vector<std::string> failures_;
+  std::vector<std::pair<std::string, std::string>> shown_as_;
+  std::vector<std::string> settled_;
 };
 
 /// Checks a cache's views (named 'kv_cache', or 'k_cache' and 'v_cache') and returns Hkv, or 0

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "api/dispatch.h"
@@ -46,7 +49,7 @@ void check_devices(Checker& check, const CopyPagesArgs& a) {
   const Region other = src_on_gpu ? Region{"dst", a.dst} : Region{"src", a.src};
   if (other.tensor.device.type == DeviceType::cuda) {
     check.same_device({gpu, other});
-  } else {
+  } else if (check.known_device(other)) {
     check.require(other.tensor.device.type == DeviceType::cuda_host, other.name,
                   cat("is in pageable host memory; allowed with '", gpu.name,
                       "' on a CUDA device: pinned host memory (cuda_host) or that device"));
@@ -73,9 +76,30 @@ void validate(Checker& check, const CopyPagesArgs& a) {
   check.disjoint({"dst", a.dst}, {{"pairs", a.pairs}});
 }
 
+/// A source and a destination page of a call that share memory; the tables may be views of one
+/// cache that start at different pages of it.
+std::optional<std::pair<std::int64_t, std::int64_t>> page_both_ways(
+    const CopyPagesArgs& a, const std::vector<std::int64_t>& sources,
+    const std::vector<std::int64_t>& destinations) {
+  if (!overlap(a.src, a.dst)) return std::nullopt;
+  // Pages of one shape: whether two meet is a matter of their distance alone.
+  std::map<std::ptrdiff_t, bool> meets;
+  for (const std::int64_t source : sources) {
+    const ConstTensor from = a.src.narrow(0, source, 1);
+    for (const std::int64_t destination : destinations) {
+      const ConstTensor to = a.dst.narrow(0, destination, 1);
+      const std::ptrdiff_t distance = to.ptr<char>() - from.ptr<char>();
+      const auto [known, is_new] = meets.try_emplace(distance, false);
+      if (is_new) known->second = overlap(from, to);
+      if (known->second) return std::pair(source, destination);
+    }
+  }
+  return std::nullopt;
+}
+
 /// MSA_CHECK=1: pages in range, no destination twice, no page both ways.
 void check_memory(Checker& check, const CopyPagesArgs& a) {
-  if (!metadata_checks_enabled() || a.pairs.device.type == DeviceType::cuda) return;
+  if (a.pairs.device.type == DeviceType::cuda) return;
   std::vector<std::int64_t> sources, destinations;
   int reported = 0;
   for (std::int64_t i = 0; i < a.pairs.shape[0]; ++i) {
@@ -86,6 +110,7 @@ void check_memory(Checker& check, const CopyPagesArgs& a) {
       check.fail("pairs", cat("holds (", src, ", ", dst, ") at ", i, "; allowed: source 0 to ",
                               a.src.shape[0] - 1, ", destination 0 to ", a.dst.shape[0] - 1));
     }
+    if (!ok) continue;
     sources.push_back(src);
     destinations.push_back(dst);
   }
@@ -95,24 +120,14 @@ void check_memory(Checker& check, const CopyPagesArgs& a) {
   if (twice != destinations.end()) {
     check.fail("pairs", cat("names destination page ", *twice, " twice"));
   }
-  if (a.src.data != a.dst.data) return;
-  for (std::int64_t page : destinations) {
-    if (std::binary_search(sources.begin(), sources.end(), page)) {
-      check.fail("pairs", cat("names page ", page, " as source and as destination"));
-      break;
-    }
+  if (const auto pages = page_both_ways(a, sources, destinations)) {
+    check.fail("pairs", cat("names source page ", pages->first, " and destination page ",
+                            pages->second, ", which share memory"));
   }
 }
 
 }  // namespace
 
-void copy_pages(const CopyPagesArgs& args) {
-  Checker check("copy_pages");
-  validate(check, args);
-  check.raise();
-  check_memory(check, args);
-  check.raise();
-  dispatch("copy_pages", args);
-}
+void copy_pages(const CopyPagesArgs& args) { call("copy_pages", args, validate, check_memory); }
 
 }  // namespace msa

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <type_traits>
 
 #include "api/backend.h"
 #include "api/check.h"
@@ -60,11 +61,65 @@ void dispatch(const char* op, const Args& args) {
   record_call(op, backend);
 }
 
-/// Throws what the operator would throw for these arguments, memory contents (MSA_CHECK=1) aside:
-/// for a call of several operators, which must not write anything before all of them are known to
-/// pass.
+/// What adds an operator's failures to a Checker. Passed as a pointer, since a template here would
+/// not see overloads in the operators' anonymous namespaces; not deduced, since those are
+/// overloaded.
+template <class Args>
+using Validator = std::type_identity_t<void (*)(Checker&, const Args&)>;
+
+/// Throws what is wrong with a call, along with what `check` has already. `check_memory` (none:
+/// null) reads what the arguments point to, and runs under MSA_CHECK=1 on arguments that have
+/// passed `validate`.
+template <class Args>
+void check_arguments(Checker& check, const Args& args, Validator<Args> validate,
+                     Validator<Args> check_memory) {
+  validate(check, args);
+  check.raise();
+  if (check_memory != nullptr && metadata_checks_enabled()) check_memory(check, args);
+  check.raise();
+}
+
+/// One call of an operator.
+template <class Args>
+void call(const char* op, const Args& args, Validator<Args> validate,
+          Validator<Args> check_memory = nullptr) {
+  Checker check(op);
+  check_arguments(check, args, validate, check_memory);
+  dispatch(op, args);
+}
+
+/// Bytes of workspace that the call of these arguments needs; `check` is of Scope::shapes.
+template <class Args>
+std::size_t query(Checker& check, const char* op, const Args& args, Validator<Args> validate) {
+  validate(check, args);
+  check.raise();
+  return choose_backend(op, args).workspace_size(args);
+}
+template <class Args>
+std::size_t query(const char* op, const Args& args, Validator<Args> validate) {
+  Checker check(op, Scope::shapes);
+  return query(check, op, args, validate);
+}
+
+/// Throws what call() would throw before it runs.
+template <class Args>
+void check_call(const char* op, const Args& args, Validator<Args> validate,
+                Validator<Args> check_memory = nullptr) {
+  Checker check(op);
+  check_arguments(check, args, validate, check_memory);
+  ready_backend(op, args);
+}
+
+/// The same of one operator: for a call of several, which must not write anything before all of
+/// them are known to pass. Memory that an earlier one writes is not read: attend's selection.
 void check_call(const WriteCacheArgs& args);
 void check_call(const IndexArgs& args);
 void check_call(const AttendArgs& args);
+
+/// The operators at the end of another call, whose own failures, names and scope are in `check`.
+void index_blocks(Checker& check, const IndexArgs& args);
+void attend(Checker& check, const AttendArgs& args);
+std::size_t workspace_size(Checker& check, const IndexArgs& args);
+std::size_t workspace_size(Checker& check, const AttendArgs& args);
 
 }  // namespace msa

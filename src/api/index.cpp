@@ -14,11 +14,6 @@ constexpr std::int64_t max_int32 = std::numeric_limits<std::int32_t>::max();
 const std::vector<DType> query_types = {DType::bf16, DType::f16, DType::e4m3};
 const std::vector<DType> key_types = {DType::bf16, DType::e4m3};
 
-ConstTensor workspace_region(const Workspace& workspace, Device device) {
-  return ConstTensor::dense(workspace.data, DType::u8, {static_cast<std::int64_t>(workspace.bytes)},
-                            device);
-}
-
 void check_rule(Checker& check, const SelectRule& rule) {
   check.range("rule.init_blocks", rule.init_blocks, 0, max_int32);
   check.range("rule.local_blocks", rule.local_blocks, 0, max_int32);
@@ -68,30 +63,18 @@ std::int64_t check_inputs(Checker& check, const Args& a) {
   return q_ok ? a.index_q.shape[1] : 0;
 }
 
-/// The output named `name` against everything that is read.
+/// The output of index_blocks or index_scores against everything that is read.
 template <class Args>
-void check_placement(Checker& check, const Args& a, const char* name, const Tensor& output) {
-  check.same_device({{"index_q", a.index_q},
-                     {"index_cache", a.index_cache},
-                     {"seq_lens", a.batch.seq_lens},
-                     {"block_table", a.batch.block_table},
-                     {"cu_seqlens_q", a.batch.cu_seqlens_q},
-                     {"context_lens", a.batch.context_lens},
-                     {name, output}});
-  check.disjoint({name, output}, {{"index_q", a.index_q},
-                                  {"index_cache", a.index_cache},
-                                  {"seq_lens", a.batch.seq_lens},
-                                  {"block_table", a.batch.block_table},
-                                  {"cu_seqlens_q", a.batch.cu_seqlens_q},
-                                  {"context_lens", a.batch.context_lens},
-                                  {"workspace", workspace_region(a.workspace, a.index_q.device)}});
+void check_placement(Checker& check, const Args& a, const Region& output) {
+  check.placement(with_batch({{"index_q", a.index_q}, {"index_cache", a.index_cache}}, a.batch),
+                  {output}, a.workspace);
 }
 
 void validate(Checker& check, const IndexArgs& a) {
   const std::int64_t heads = check_inputs(check, a);
   check_rule(check, a.rule);
   check_selection(check, a.selection, a.batch.num_actual_tokens, heads, a.rule);
-  check_placement(check, a, "selection", a.selection);
+  check_placement(check, a, {"selection", a.selection});
 }
 
 void validate(Checker& check, const IndexScoresArgs& a) {
@@ -103,7 +86,7 @@ void validate(Checker& check, const IndexScoresArgs& a) {
                             Extent::any("blocks"), Extent::at_least("T", tokens)},
                 .output = true,
                 .touched = tokens > 0});
-  check_placement(check, a, "scores", a.scores);
+  check_placement(check, a, {"scores", a.scores});
 }
 
 void validate(Checker& check, const SelectArgs& a) {
@@ -125,22 +108,18 @@ void validate(Checker& check, const SelectArgs& a) {
                 .touched = touched});
   check_rule(check, a.rule);
   check_selection(check, a.selection, a.num_tokens, scores_ok ? a.scores.shape[0] : 0, a.rule);
-  check.same_device(
-      {{"scores", a.scores}, {"valid_blocks", a.valid_blocks}, {"selection", a.selection}});
-  check.disjoint({"selection", a.selection},
-                 {{"scores", a.scores},
-                  {"valid_blocks", a.valid_blocks},
-                  {"workspace", workspace_region(a.workspace, a.scores.device)}});
+  check.placement({{"scores", a.scores}, {"valid_blocks", a.valid_blocks}},
+                  {{"selection", a.selection}}, a.workspace);
 }
 
 /// MSA_CHECK=1.
 template <class Args>
 void check_memory(Checker& check, const Args& a) {
   if constexpr (requires { a.batch; }) {
-    if (!metadata_checks_enabled() || a.index_q.device.type == DeviceType::cuda) return;
+    if (a.index_q.device.type == DeviceType::cuda) return;
     check_batch_memory(check, a.batch, a.index_cache.shape[0]);
   } else {
-    if (!metadata_checks_enabled() || a.scores.device.type == DeviceType::cuda) return;
+    if (a.scores.device.type == DeviceType::cuda) return;
     int reported = 0;
     for (std::int64_t t = 0; t < a.num_tokens; ++t) {
       const std::int64_t valid = a.valid_blocks.template ptr<std::int32_t>()[t];
@@ -152,39 +131,29 @@ void check_memory(Checker& check, const Args& a) {
   }
 }
 
-template <class Args>
-void call(const char* op, const Args& args) {
-  Checker check(op);
-  validate(check, args);
-  check.raise();
-  check_memory(check, args);
-  check.raise();
-  dispatch(op, args);
-}
-
-template <class Args>
-std::size_t query(const char* op, const Args& args) {
-  Checker check(op, Scope::shapes);
-  validate(check, args);
-  check.raise();
-  return choose_backend(op, args).workspace_size(args);
-}
-
 }  // namespace
 
-void check_call(const IndexArgs& args) {
-  Checker check("index_blocks");
-  validate(check, args);
-  check.raise();
-  ready_backend("index_blocks", args);
+void check_call(const IndexArgs& args) { check_call("index_blocks", args, validate, check_memory); }
+
+void index_blocks(const IndexArgs& args) { call("index_blocks", args, validate, check_memory); }
+void index_blocks(Checker& check, const IndexArgs& args) {
+  check_arguments<IndexArgs>(check, args, validate, check_memory);
+  dispatch("index_blocks", args);
 }
+void index_scores(const IndexScoresArgs& args) {
+  call("index_scores", args, validate, check_memory);
+}
+void select_blocks(const SelectArgs& args) { call("select_blocks", args, validate, check_memory); }
 
-void index_blocks(const IndexArgs& args) { call("index_blocks", args); }
-void index_scores(const IndexScoresArgs& args) { call("index_scores", args); }
-void select_blocks(const SelectArgs& args) { call("select_blocks", args); }
-
-std::size_t workspace_size(const IndexArgs& args) { return query("index_blocks", args); }
-std::size_t workspace_size(const IndexScoresArgs& args) { return query("index_scores", args); }
-std::size_t workspace_size(const SelectArgs& args) { return query("select_blocks", args); }
+std::size_t workspace_size(const IndexArgs& args) { return query("index_blocks", args, validate); }
+std::size_t workspace_size(Checker& check, const IndexArgs& args) {
+  return query(check, "index_blocks", args, validate);
+}
+std::size_t workspace_size(const IndexScoresArgs& args) {
+  return query("index_scores", args, validate);
+}
+std::size_t workspace_size(const SelectArgs& args) {
+  return query("select_blocks", args, validate);
+}
 
 }  // namespace msa

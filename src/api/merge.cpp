@@ -52,11 +52,6 @@ void validate(Checker& check, const MergeArgs& a) {
 
 }  // namespace
 
-void merge_states(const MergeArgs& args) {
-  Checker check("merge_states");
-  validate(check, args);
-  check.raise();
-  dispatch("merge_states", args);
-}
+void merge_states(const MergeArgs& args) { call("merge_states", args, validate); }
 
 }  // namespace msa

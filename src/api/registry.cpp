@@ -10,6 +10,7 @@ namespace msa {
 std::span<const Backend* const> registered_backends() {
   static const Backend* const backends[] = {
 #ifdef MSA_HAS_CUDA
+      &cuda::sm90_backend(),
       &cuda::portable_backend(),
 #endif
       &cpu::backend(),

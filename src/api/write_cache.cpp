@@ -116,42 +116,23 @@ void validate(Checker& check, const WriteCacheArgs& a) {
   check_weights(check, a, with_index);
   check.scale("k_scale", a.k_scale);
   check.scale("v_scale", a.v_scale);
-  check.same_device({{"qkv", a.qkv},
-                     {"positions", a.positions},
-                     {"cos_sin", a.cos_sin},
-                     {"q_norm", a.q_norm},
-                     {"k_norm", a.k_norm},
-                     {"index_q_norm", a.index_q_norm},
-                     {"index_k_norm", a.index_k_norm},
-                     {"slot_mapping", a.slot_mapping},
-                     {"index_slot_mapping", a.index_slot_mapping},
-                     {"q_out", a.q_out},
-                     {"kv_cache", a.kv_cache.packed},
-                     {"k_cache", a.kv_cache.k},
-                     {"v_cache", a.kv_cache.v},
-                     {"index_q_out", a.index_q_out},
-                     {"index_cache", a.index_cache},
-                     {"k_scale", a.k_scale.tensor},
-                     {"v_scale", a.v_scale.tensor}});
-  const Region outputs[] = {
-      {"q_out", a.q_out},        {"kv_cache", a.kv_cache.packed}, {"k_cache", a.kv_cache.k},
-      {"v_cache", a.kv_cache.v}, {"index_q_out", a.index_q_out},  {"index_cache", a.index_cache}};
-  for (const Region& output : outputs) {
-    check.disjoint(output, {{"qkv", a.qkv},
-                            {"positions", a.positions},
-                            {"cos_sin", a.cos_sin},
-                            {"q_norm", a.q_norm},
-                            {"k_norm", a.k_norm},
-                            {"index_q_norm", a.index_q_norm},
-                            {"index_k_norm", a.index_k_norm},
-                            {"slot_mapping", a.slot_mapping},
-                            {"index_slot_mapping", a.index_slot_mapping}});
-    for (const Region& other : outputs) {
-      // check_kv_cache has compared K with V.
-      const bool k_and_v = output.name == "k_cache" && other.name == "v_cache";
-      if (&other > &output && !k_and_v) check.disjoint(output, {other});
-    }
-  }
+  check.placement({{"qkv", a.qkv},
+                   {"positions", a.positions},
+                   {"cos_sin", a.cos_sin},
+                   {"q_norm", a.q_norm},
+                   {"k_norm", a.k_norm},
+                   {"index_q_norm", a.index_q_norm},
+                   {"index_k_norm", a.index_k_norm},
+                   {"slot_mapping", a.slot_mapping},
+                   {"index_slot_mapping", a.index_slot_mapping},
+                   {"k_scale", a.k_scale.tensor},
+                   {"v_scale", a.v_scale.tensor}},
+                  {{"q_out", a.q_out},
+                   {"kv_cache", a.kv_cache.packed},
+                   {"v_cache", a.kv_cache.v},
+                   {"k_cache", a.kv_cache.k},
+                   {"index_q_out", a.index_q_out},
+                   {"index_cache", a.index_cache}});
 }
 
 void validate(Checker& check, const InsertCacheArgs& a) {
@@ -190,29 +171,17 @@ void validate(Checker& check, const InsertCacheArgs& a) {
   }
   check.scale("k_scale", a.k_scale);
   check.scale("v_scale", a.v_scale);
-  check.same_device({{"k", a.k},
-                     {"v", a.v},
-                     {"slot_mapping", a.slot_mapping},
-                     {"kv_cache", a.kv_cache.packed},
-                     {"k_cache", a.kv_cache.k},
-                     {"v_cache", a.kv_cache.v},
-                     {"index_k", a.index_k},
-                     {"index_slot_mapping", a.index_slot_mapping},
-                     {"index_cache", a.index_cache},
-                     {"k_scale", a.k_scale.tensor},
-                     {"v_scale", a.v_scale.tensor}});
-  const Region outputs[] = {{"kv_cache", a.kv_cache.packed},
-                            {"k_cache", a.kv_cache.k},
-                            {"v_cache", a.kv_cache.v},
-                            {"index_cache", a.index_cache}};
-  for (const Region& output : outputs) {
-    check.disjoint(output, {{"k", a.k},
-                            {"v", a.v},
-                            {"slot_mapping", a.slot_mapping},
-                            {"index_k", a.index_k},
-                            {"index_slot_mapping", a.index_slot_mapping}});
-    if (output.name != "index_cache") check.disjoint(output, {{"index_cache", a.index_cache}});
-  }
+  check.placement({{"k", a.k},
+                   {"v", a.v},
+                   {"slot_mapping", a.slot_mapping},
+                   {"index_k", a.index_k},
+                   {"index_slot_mapping", a.index_slot_mapping},
+                   {"k_scale", a.k_scale.tensor},
+                   {"v_scale", a.v_scale.tensor}},
+                  {{"kv_cache", a.kv_cache.packed},
+                   {"v_cache", a.kv_cache.v},
+                   {"k_cache", a.kv_cache.k},
+                   {"index_cache", a.index_cache}});
 }
 
 /// MSA_CHECK=1: slots in range and named once.
@@ -235,7 +204,7 @@ void check_slots(Checker& check, const char* argument, const ConstTensor& slots,
 }
 
 void check_memory(Checker& check, const WriteCacheArgs& a) {
-  if (!metadata_checks_enabled() || a.qkv.device.type == DeviceType::cuda) return;
+  if (a.qkv.device.type == DeviceType::cuda) return;
   check_slots(check, "slot_mapping", a.slot_mapping, a.num_tokens,
               a.kv_cache.shape_view().shape[0]);
   check_slots(check, "index_slot_mapping", a.index_slot_mapping, a.num_tokens,
@@ -251,33 +220,21 @@ void check_memory(Checker& check, const WriteCacheArgs& a) {
 }
 
 void check_memory(Checker& check, const InsertCacheArgs& a) {
-  if (!metadata_checks_enabled()) return;
   check_slots(check, "slot_mapping", a.slot_mapping, a.num_tokens,
               a.kv_cache.shape_view().shape[0]);
   check_slots(check, "index_slot_mapping", a.index_slot_mapping, a.num_tokens,
               a.index_cache.shape[0]);
 }
 
-template <class Args>
-void call(const char* op, const Args& args) {
-  Checker check(op);
-  validate(check, args);
-  check.raise();
-  check_memory(check, args);
-  check.raise();
-  dispatch(op, args);
-}
-
 }  // namespace
 
 void check_call(const WriteCacheArgs& args) {
-  Checker check("write_cache");
-  validate(check, args);
-  check.raise();
-  ready_backend("write_cache", args);
+  check_call("write_cache", args, validate, check_memory);
 }
 
-void write_cache(const WriteCacheArgs& args) { call("write_cache", args); }
-void insert_cache(const InsertCacheArgs& args) { call("insert_cache", args); }
+void write_cache(const WriteCacheArgs& args) { call("write_cache", args, validate, check_memory); }
+void insert_cache(const InsertCacheArgs& args) {
+  call("insert_cache", args, validate, check_memory);
+}
 
 }  // namespace msa

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "cli/io/output_file.h"
 #include "cli/output.h"
 
 /// \file
@@ -39,6 +40,10 @@ class Command {
   virtual bool visible() const { return true; }
   /// Options of this command. --json, --quiet and --no-color are added by the caller.
   virtual void add_options(CLI::App& app) = 0;
+  /// Files that the options name, as they are after parsing; --json aside. Before `run` every
+  /// output is known to be writable and to be neither an input nor another output.
+  virtual std::vector<NamedFile> inputs() const { return {}; }
+  virtual std::vector<NamedFile> outputs() const { return {}; }
   virtual int run(Console& console) = 0;  ///< an ExitCode
 };
 

@@ -32,7 +32,7 @@ std::string argument_words(const CommandText& command) {
 std::string bash_command(const CommandText& command) {
   std::string values;
   for (const OptionText& option : command.options) {
-    if (option.positional() || option.value.empty() || option.value.front() == '[') continue;
+    if (option.positional() || option.value.empty() || option.optional_value()) continue;
     // Values that are no files complete to nothing: a file name would be wrong.
     const std::string words =
         option.is_file()
@@ -106,8 +106,8 @@ std::string zsh_arguments(const CommandText& command) {
       text += fmt::format(" \\\n        '{}'", zsh_value(option));
       continue;
     }
-    const bool optional = !option.value.empty() && option.value.front() == '[';
-    const std::string value = option.value.empty() ? "" : (optional ? ":" : "") + zsh_value(option);
+    const std::string value =
+        option.value.empty() ? "" : (option.optional_value() ? ":" : "") + zsh_value(option);
     for (const std::string& name : option.names) {
       text += fmt::format(" \\\n        '{}[{}]{}'", name, zsh_quoted(option.help), value);
     }
@@ -162,7 +162,7 @@ std::string fish_option(const std::string& program, const std::string& condition
   for (const std::string& name : option.names) {
     text += name.rfind("--", 0) == 0 ? " -l " + name.substr(2) : " -s " + name.substr(1);
   }
-  if (!option.value.empty() && option.value.front() != '[' && !option.positional()) {
+  if (!option.value.empty() && !option.optional_value() && !option.positional()) {
     text += option.is_file() ? " -r -F" : " -x";
   }
   if (!option.choices.empty()) {

@@ -31,7 +31,7 @@ class Info final : public Command {
   static void print_table(const Console& console) {
     const BuildInfo build = build_info();
     const MachineInfo machine = machine_info();
-    const CpuInfo cpu = cpu_info();
+    const CpuInfo cpu = usable_cpu_info();
     const auto row = [&](const std::string& key, const std::string& value) {
       console.print("{:<14}{}\n", key, value);
     };
@@ -43,8 +43,9 @@ class Info final : public Command {
     row("cores", fmt::format("{} of {} usable", machine.usable_cores, machine.online_cores));
     row("memory", fmt::format("{}, {} available", format_bytes(static_cast<double>(machine.memory)),
                               format_bytes(static_cast<double>(machine.available))));
-    row("isa", fmt::format("{} (available: {})", cpu.isa, joined(cpu.available, ", ")));
-    row("threads", std::to_string(cpu.threads));
+    row("isa", fmt::format("{} (available: {})", cpu.isa.empty() ? "none" : cpu.isa,
+                           joined(cpu.available, ", ")));
+    row("threads", cpu.threads > 0 ? std::to_string(cpu.threads) : "none");
     console.print("\nbackends, in the order in which calls try them\n");
     for (const BackendInfo& backend : backends()) {
       const bool on = backend.reasons.empty();
@@ -55,6 +56,10 @@ class Info final : public Command {
     console.print("\nenvironment\n");
     for (const auto& [variable, value] : environment_switches()) {
       console.print("  {:<12}{}\n", variable, value.empty() ? "(not set)" : value);
+    }
+    for (const auto& [variable, reason] : switch_problems()) {
+      console.print("\n{}: every call fails, since {}\n", console.styled(Style::bad, variable),
+                    reason);
     }
   }
 };

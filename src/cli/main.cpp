@@ -1,13 +1,16 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <memory>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/tree.h"
 #include "msa/device.h"
 #include "msa/error.h"
 
@@ -21,8 +24,18 @@ const char* const footer =
 
 void print_error(const std::string& text) { fmt::print(stderr, "msa: error: {}\n", text); }
 
+/// Hours of work must not end at a file that cannot be written, nor on top of their own input.
+void check_files(const Command& command, const Console& console) {
+  std::vector<NamedFile> outputs = command.outputs();
+  if (console.json_file()) outputs.push_back({"--json", *console.json_file()});
+  std::vector<std::string> problems = file_problems(command.inputs(), outputs);
+  for (std::string& problem : problems) problem = fmt::format("{}: {}", command.name(), problem);
+  if (!problems.empty()) throw Error(ErrorCode::io, std::move(problems));
+}
+
 int run_guarded(Command& command, Console& console) {
   try {
+    check_files(command, console);
     return command.run(console);
   } catch (const Error& error) {
     for (const std::string& failure : error.failures()) print_error(failure);
@@ -61,10 +74,16 @@ int main_guarded(int argc, char** argv) {
     if (command->visible()) console.add_options(*sub);
   }
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> words =
+        with_values_attached(describe(app), {argv + std::min(argc, 1), argv + argc});
+    std::reverse(words.begin(), words.end());  // the order that the parser takes them in
+    app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
-    // CLI11 prints help and version to stdout with code 0, faults to stderr with codes of its own.
-    return with_flushed_stdout(app.exit(error) == 0 ? exit_ok : exit_usage);
+    // Help and version are "errors" of code 0; the parser prints them to stdout.
+    if (error.get_exit_code() == 0) return with_flushed_stdout(app.exit(error));
+    print_error(error.what());
+    fmt::print(stderr, "Run with --help for more information.\n");
+    return exit_usage;
   }
   for (const std::unique_ptr<Command>& command : commands) {
     if (app.got_subcommand(command->name())) {

@@ -123,7 +123,7 @@ Restricts every call to the backend of this name.
 Instruction set of the CPU backend: baseline, avx2 or avx512.
 .TP
 .B MSA_THREADS
-Threads of the CPU backend.
+Threads of the CPU backend, 1 to 4096; default: all usable cores.
 .TP
 .B MSA_CHECK
 1: the contents of tables, lengths and selections are validated too.

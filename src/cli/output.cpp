@@ -5,14 +5,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "msa/error.h"
+#include "cli/io/output_file.h"
 
 namespace msa::cli {
 namespace {
@@ -52,10 +50,7 @@ Console::Console(int argc, const char* const* argv) {
 
 void Console::add_options(CLI::App& app) {
   const char* group = "Output";
-  app.add_option("--json", json_, "Write the report as JSON to FILE, or to stdout without FILE")
-      ->type_name("[FILE]")
-      ->expected(0, 1)
-      ->group(group);
+  add_file_option(app, "--json", json_, "the report as JSON");
   app.add_flag("-q,--quiet", quiet_, "No tables and no progress: errors and reports only")
       ->group(group);
   app.add_flag("--no-color", no_color_, "No colours (NO_COLOR does the same)")->group(group);
@@ -75,17 +70,26 @@ std::string Console::styled(Style style, const std::string& text) const {
   return fmt::format("\x1b[{}m{}\x1b[0m", code, text);
 }
 
+void add_file_option(CLI::App& app, const std::string& name, std::optional<std::string>& file,
+                     const std::string& what) {
+  std::string help = fmt::format("Write {} to FILE, or to stdout without FILE", what);
+  for (const CLI::Option* option : app.get_options()) {
+    if (!option->get_positional()) continue;
+    const std::string type = option->get_type_name();
+    help += fmt::format(" ({}=FILE where FILE could be taken for {})", name,
+                        type.substr(0, type.find(':')));
+  }
+  app.add_option(name, file, help)->type_name("[FILE]")->expected(0, 1)->group("Output");
+}
+
 void write_text(const std::string& path, const std::string& text) {
   if (Console::is_stdout(path)) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     return;
   }
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (!file) {
-    throw Error(ErrorCode::io, fmt::format("cannot write '{}': {}", path, std::strerror(errno)));
-  }
+  OutputFile file(path);
+  file.write(text);
+  file.commit();
 }
 
 std::string format_seconds(double seconds) {

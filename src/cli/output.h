@@ -41,6 +41,8 @@ class Console {
   /// True where progress is shown: stderr is a terminal and nobody asked for silence.
   bool progress() const;
   bool wants_json() const { return json_.has_value(); }
+  /// What --json names: "" for stdout, nothing without --json.
+  const std::optional<std::string>& json_file() const { return json_; }
   bool json_to_stdout() const { return json_ && is_stdout(*json_); }
 
   /// Another machine format (CSV) goes to stdout: human text gives way.
@@ -72,7 +74,13 @@ class Console {
   std::optional<std::string> json_;
 };
 
-/// Writes `text` to a file, or to stdout for "" and "-".
+/// Adds the option `name` of a FILE that may be left out: `file` is "" then. `what` is written, in
+/// the words of `--help`. To be called after the command's arguments were added, since it says when
+/// a word could be taken for one of them (with_values_attached in tree.h decides).
+void add_file_option(CLI::App& app, const std::string& name, std::optional<std::string>& file,
+                     const std::string& what);
+
+/// Writes `text` to a file, whole or not at all, or to stdout for "" and "-".
 /// \throws Error (io) naming the file.
 void write_text(const std::string& path, const std::string& text);
 

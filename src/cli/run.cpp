@@ -60,6 +60,9 @@ class Run final : public Command {
     app.footer(tensor_help());
   }
 
+  std::vector<NamedFile> inputs() const override { return {{"IN", input_}}; }
+  std::vector<NamedFile> outputs() const override { return {{"--output", output_}}; }
+
   int run(Console& console) override {
     const SafetensorsFile file = SafetensorsFile::open(input_);
     RunProblem problem(file, settings_);

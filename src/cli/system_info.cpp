@@ -11,7 +11,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "msa/device.h"
+#include "api/dispatch.h"
+#include "cpu/isa.h"
+#include "cpu/parallel.h"
+#include "msa/error.h"
 
 namespace msa::cli {
 namespace {
@@ -54,6 +57,17 @@ std::string trimmed(const std::string& text) {
                                     : text.substr(begin, text.find_last_not_of(' ') - begin + 1);
 }
 
+/// What keeps a function from its result; "" where nothing does.
+template <class Function>
+std::string problem_of(Function function) {
+  try {
+    function();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
 Json backends_json() {
   Json list = Json::array();
   for (const BackendInfo& backend : backends()) {
@@ -86,6 +100,26 @@ MachineInfo machine_info() {
   return info;
 }
 
+CpuInfo usable_cpu_info() {
+  CpuInfo info;
+  info.threads = 0;
+  for (const cpu::Isa isa : cpu::available_isas()) info.available.emplace_back(cpu::name(isa));
+  problem_of([&] { info.isa = cpu::name(cpu::chosen_isa()); });
+  problem_of([&] { info.threads = cpu::num_threads(); });
+  return info;
+}
+
+std::vector<std::pair<std::string, std::string>> switch_problems() {
+  std::vector<std::pair<std::string, std::string>> problems;
+  const auto look = [&](const char* variable, const std::string& problem) {
+    if (!problem.empty()) problems.emplace_back(variable, problem);
+  };
+  look("MSA_BACKEND", problem_of([] { eligible_backends(); }));
+  look("MSA_CPU_ISA", problem_of([] { cpu::chosen_isa(); }));
+  look("MSA_THREADS", problem_of([] { cpu::num_threads(); }));
+  return problems;
+}
+
 std::vector<std::pair<std::string, std::string>> environment_switches() {
   std::vector<std::pair<std::string, std::string>> switches;
   for (const char* name : {"MSA_BACKEND", "MSA_CPU_ISA", "MSA_THREADS", "MSA_CHECK", "NO_COLOR"}) {
@@ -98,7 +132,9 @@ std::vector<std::pair<std::string, std::string>> environment_switches() {
 Json environment_json(const Console& console) {
   const BuildInfo build = build_info();
   const MachineInfo machine = machine_info();
-  const CpuInfo cpu = cpu_info();
+  const CpuInfo cpu = usable_cpu_info();
+  Json problems = Json::object();
+  for (const auto& [name, reason] : switch_problems()) problems[name] = reason;
   Json switches = Json::object();
   for (const auto& [name, value] : environment_switches()) {
     if (!value.empty()) switches[name] = value;
@@ -116,13 +152,14 @@ Json environment_json(const Console& console) {
             {"architecture", machine.architecture},
             {"cores", machine.online_cores},
             {"usable_cores", machine.usable_cores},
-            {"isa", cpu.isa},
+            {"isa", cpu.isa.empty() ? Json() : Json(cpu.isa)},
             {"isas_available", cpu.available},
-            {"threads", cpu.threads}}},
+            {"threads", cpu.threads > 0 ? Json(cpu.threads) : Json()}}},
           {"memory_bytes", machine.memory},
           {"system", machine.system},
           {"backends", backends_json()},
-          {"switches", switches}};
+          {"switches", switches},
+          {"switch_problems", problems}};
 }
 
 }  // namespace msa::cli

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/output.h"
+#include "msa/device.h"
 
 /// \file
 /// What this build and this machine are: `msa info`, and the environment block of every report.
@@ -31,6 +32,13 @@ struct MachineInfo {
   std::int64_t available = 0;  ///< bytes that a process could take now
 };
 MachineInfo machine_info();
+
+/// What the CPU backend works with, under switches that may be wrong: `isa` is "" and `threads` 0
+/// where the switch for it names nothing that exists.
+CpuInfo usable_cpu_info();
+
+/// Environment variables whose values no call would accept, with the reason in words.
+std::vector<std::pair<std::string, std::string>> switch_problems();
 
 /// The environment variables that change what the library does, with their values where set.
 std::vector<std::pair<std::string, std::string>> environment_switches();

@@ -16,12 +16,14 @@ namespace msa::cli {
 struct OptionText {
   std::vector<std::string> names;  ///< "-o", "--output"; empty for a positional argument
   std::string value;               ///< "FILE", "[FILE]" where it may be left out; empty for a flag
+  bool required = false;           ///< the command does not run without it
   std::string help;                ///< one or more sentences
   std::string group;               ///< heading of `--help`
   std::vector<std::string> choices;  ///< the only values, where the parser knows them
 
   bool positional() const { return names.empty(); }
   bool is_file() const;  ///< its value is the name of a file
+  bool optional_value() const { return !value.empty() && value.front() == '['; }
 };
 
 struct CommandText {
@@ -34,6 +36,13 @@ struct CommandText {
 
 /// The program and its visible subcommands.
 CommandText describe(const CLI::App& app);
+
+/// The words of a command line, with those of options whose value may be left out made plain: in
+/// "--json FILE" the word becomes "--json=FILE", unless it serves an argument of the command that
+/// no other word is there for: "bench --json decode", "run --json in.safetensors -o out". There it
+/// stays the argument, and the option goes without.
+std::vector<std::string> with_values_attached(const CommandText& program,
+                                              std::vector<std::string> words);
 
 /// A completion script for "bash", "zsh" or "fish"; "" for another name.
 std::string completion_script(const CommandText& program, const std::string& shell);

@@ -10,7 +10,9 @@
 ///
 /// Numbers: logits are of base 2. The power of two of the folded scale is multiplied into q and the
 /// rest, below 2, into the f32 dot product, so that tiny and huge scales neither overflow nor
-/// flush. A NaN logit makes the row's sum NaN and with it the whole row; the running maximum
+/// flush. That product is rounded before the maximum is subtracted: fused, a logit of 1e9 would
+/// differ from itself by the rounding of the maximum, which is tens there, and the weights with it.
+/// A NaN logit makes the row's sum NaN and with it the whole row; the running maximum
 /// ignores NaN. A maximum of −inf (no key, or only −inf logits) is replaced by 0 where it is
 /// subtracted.
 
@@ -257,16 +259,19 @@ HWY_INLINE float softmax_step(float* logits, std::int64_t keys, float scale, flo
   const float before = *maximum;
   const float after = block_maximum > before ? block_maximum : before;
   const VF shift = hn::Set(df, subtrahend(after));
+  // Rounding keeps order, so that no product exceeds that of the largest.
+  const auto weights = [&](std::int64_t first) {
+    return exp2_nonpositive(hn::Sub(hn::Mul(hn::LoadU(df, logits + first), factor), shift));
+  };
   VF total = hn::Zero(df);
   for (j = 0; j + lanes <= keys; j += lanes) {
-    const VF p = exp2_nonpositive(hn::MulSub(hn::LoadU(df, logits + j), factor, shift));
+    const VF p = weights(j);
     total = hn::Add(total, p);
     hn::StoreU(round_probability<product>(p), df, logits + j);
   }
   if (j < keys) {
     const auto visible = hn::FirstN(df, static_cast<std::size_t>(keys - j));
-    const VF p = hn::IfThenElseZero(
-        visible, exp2_nonpositive(hn::MulSub(hn::LoadU(df, logits + j), factor, shift)));
+    const VF p = hn::IfThenElseZero(visible, weights(j));
     total = hn::Add(total, p);
     hn::StoreU(round_probability<product>(p), df, logits + j);
   }
@@ -396,7 +401,9 @@ void fold_state(std::int64_t rows, const SoftmaxState& group, const SoftmaxState
   }
 }
 
-/// One row's result: out = Σ P · V / Σ P · v_scale, LSE = ln of the sum of exponentials.
+/// One row's result: out = Σ P · V / Σ P · v_scale, LSE = ln of the sum of exponentials. P is
+/// rounded and its sum is not, so that the quotient may pass the largest V by a little; out's type
+/// may end there, and the exact result does not pass it.
 template <DType type>
 HWY_INLINE void write_row(const AttendCall& call, std::int64_t token, std::int64_t q_head,
                           const float* row, float maximum, float sum) {
@@ -410,7 +417,7 @@ HWY_INLINE void write_row(const AttendCall& call, std::int64_t token, std::int64
     // Adding 0 leaves one sign of zero: rounding to −0 would depend on the order of the blocks.
     VF x = hn::Mul(hn::Mul(hn::LoadU(df, row + d), inverse), v_scale);
     x = empty ? hn::Zero(df) : hn::Add(x, hn::Zero(df));
-    store_f32<type>(x, out + d);
+    store_f32<type>(clamp_finite<type>(x), out + d);
   }
   if (call.lse.data == nullptr) return;
   const double log2_sum = empty ? -std::numeric_limits<double>::infinity()

@@ -58,6 +58,7 @@ struct Element<DType::f32> {
 template <>
 struct Element<DType::bf16> {
   using Storage = std::uint16_t;
+  static constexpr std::uint32_t largest = 0x7f7f0000u;  // as f32 bits
 };
 template <>
 struct Element<DType::f16> : SmallFormat<10, 15, 0x477fe000u, 0x7e00, false> {
@@ -235,6 +236,15 @@ HWY_INLINE void store_f32(VF x, Storage<type>* p) {
     const hn::Rebind<Storage<type>, F32> d_small;
     hn::StoreU(hn::DemoteTo(d_small, hn::BitCast(di, encode_lanes<type>(x))), d_small, p);
   }
+}
+
+/// Finite values past the type's largest become it; infinity and NaN stay.
+template <DType type>
+HWY_INLINE VF clamp_finite(VF x) {
+  const F32 df;
+  const VF most = hn::BitCast(df, hn::Set(U32(), Element<type>::largest));
+  const VF infinity = hn::BitCast(df, hn::Set(U32(), 0x7f800000u));
+  return hn::IfThenElse(hn::Lt(hn::Abs(x), infinity), hn::Clamp(x, hn::Neg(most), most), x);
 }
 
 /// `x` rounded to the type and back.

@@ -15,12 +15,13 @@
 HWY_BEFORE_NAMESPACE();
 namespace msa::cpu::HWY_NAMESPACE {
 
-/// 2^x for x ≤ 0, within 2 ulp; 0 below −125 (such weights vanish beside the row's largest, 1). NaN
-/// stays NaN where its low 9 bits are 0, which holds for NaNs of 16-bit formats and of invalid
-/// operations; a positive x gives a number without meaning.
+/// 2^x for x ≤ 0, within 2 ulp; 0 below −125 (such weights vanish beside the row's largest, 1); 1
+/// above 0, so that no caller's rounding can make a weight without meaning. NaN stays NaN where its
+/// low 9 bits are 0, which holds for NaNs of 16-bit formats and of invalid operations.
 HWY_INLINE VF exp2_nonpositive(VF x) {
   const F32 df;
   const U32 du;
+  x = hn::IfThenZeroElse(hn::Gt(x, hn::Zero(df)), x);
   // Adding 1.5 · 2^23 leaves the nearest integer in the low mantissa bits.
   const VF shifter = hn::Set(df, 0x1.8p23f);
   const VF shifted = hn::Add(x, shifter);

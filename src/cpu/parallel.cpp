@@ -262,16 +262,19 @@ int allowed_cores() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
+/// More than any machine's cores: beyond it a value is a slip, and starting as many threads harm.
+constexpr int most_threads = 4096;
+
 int configured_threads() {
   const char* text = std::getenv("MSA_THREADS");
   if (text == nullptr || *text == '\0') return allowed_cores();
   int count = 0;
   const char* end = text + std::strlen(text);
   const auto [stop, error] = std::from_chars(text, end, count);
-  if (error != std::errc() || stop != end || count < 1) {
-    throw Error(ErrorCode::invalid_argument, "environment variable MSA_THREADS is '" +
-                                                 std::string(text) +
-                                                 "'; allowed: whole numbers from 1 up");
+  if (error != std::errc() || stop != end || count < 1 || count > most_threads) {
+    throw Error(ErrorCode::invalid_argument,
+                "environment variable MSA_THREADS is '" + std::string(text) +
+                    "'; allowed: whole numbers from 1 to " + std::to_string(most_threads));
   }
   return count;
 }

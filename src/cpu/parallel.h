@@ -11,7 +11,8 @@
 namespace msa::cpu {
 
 /// Workers that parallel_for may use, the caller included: `MSA_THREADS`, else the cores this
-/// process may run on. Starts nothing. A value of MSA_THREADS that is no number ≥ 1 is an Error.
+/// process may run on. Starts nothing. A value of MSA_THREADS that is no number from 1 to 4096 is
+/// an Error.
 int num_threads();
 
 /// Overrides MSA_THREADS for tests, which compare thread counts in one process; 0 restores it.

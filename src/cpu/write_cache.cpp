@@ -73,7 +73,8 @@ class Writer {
 /// Runs body(token) for all tokens, several a task.
 template <class Body>
 void for_tokens(std::int64_t tokens, Body&& body) {
-  const std::int64_t step = std::clamp<std::int64_t>(tokens / (8 * num_threads()), 1, 64);
+  const std::int64_t shares = std::int64_t{8} * num_threads();  // several a thread, to even out
+  const std::int64_t step = std::clamp<std::int64_t>(tokens / shares, 1, 64);
   parallel_for((tokens + step - 1) / step, [&](std::int64_t task) {
     const std::int64_t end = std::min((task + 1) * step, tokens);
     for (std::int64_t t = task * step; t < end; ++t) body(t);

@@ -1,10 +1,7 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #include "cuda/backend.h"
 
-#include <cuda_runtime.h>
-
-#include <string>
-
+#include "cuda/common/device.h"
 #include "cuda/common/launch.h"
 #include "cuda/common/range.h"
 #include "cuda/portable/operators.h"
@@ -12,43 +9,7 @@
 namespace msa::cuda {
 namespace {
 
-constexpr int least_capability = 80;  // of the oldest kernels in the build, major · 10 + minor
-
-std::string version_text(int version) {
-  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-}
-
-/// Why the driver cannot serve this build.
-std::string driver_reason(cudaError_t status) {
-  int driver = 0;
-  cudaDriverGetVersion(&driver);
-  if (driver == 0) return "no CUDA driver on this machine (libcuda.so.1 was not found)";
-  if (status == cudaErrorInsufficientDriver) {
-    return "the CUDA driver serves CUDA " + version_text(driver) + ", this build needs " +
-           version_text(CUDART_VERSION);
-  }
-  return std::string("no CUDA device: ") + cudaGetErrorString(status);
-}
-
-/// Asks the driver; only called for calls with CUDA tensors and by `msa info`, as it starts CUDA in
-/// this process.
-Reasons find_reasons() {
-  int count = 0;
-  const cudaError_t status = cudaGetDeviceCount(&count);
-  if (status != cudaSuccess || count == 0) {
-    cudaGetLastError();
-    return {driver_reason(status)};
-  }
-  std::string found;
-  for (int device = 0; device < count; ++device) {
-    int major = 0, minor = 0;
-    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
-    if (major * 10 + minor >= least_capability) return {};
-    found += (found.empty() ? "" : ", ") + std::to_string(major) + "." + std::to_string(minor);
-  }
-  return {"no CUDA device of compute capability 8.0 or later (found: " + found + ")"};
-}
+constexpr int least_capability = 80;  // of the oldest kernels in the build
 
 /// Where a call's tensors must live.
 Reasons on_device(Device device) {
@@ -74,7 +35,7 @@ class PortableBackend final : public Backend {
  public:
   const char* name() const override { return "portable"; }
   Reasons unavailable() const override {
-    static const Reasons reasons = find_reasons();
+    static const Reasons reasons = device_reasons(least_capability, latest_capability);
     return reasons;
   }
 

@@ -21,16 +21,26 @@ const SparseMetadata* find_metadata(const char* call, const LayerContext& layer,
 }
 
 ConstTensor view_by_head(Checker& check, const char* argument, const ConstTensor& rows,
-                         std::int64_t heads) {
-  const bool flat = rows.rank == 2 && rows.shape[1] == heads * head_dim;
-  const bool split = rows.rank == 3 && rows.shape[1] == heads && rows.shape[2] == head_dim;
-  check.require(flat || split, argument,
-                cat("has ", describe(rows), "; expected [rows, ", heads * head_dim, "] or [rows, ",
-                    heads, ", ", head_dim, "]"));
-  if (!flat) return rows;
-  check.require(rows.stride[1] == 1, argument,
-                cat("has last stride ", rows.stride[1], "; allowed: 1 (", describe(rows), ")"));
-  return ConstTensor(rows.data, rows.dtype, {rows.shape[0], heads, head_dim},
+                         const HeadRows& rule) {
+  const bool split = rows.rank == 3;
+  const std::string flat_label = cat(rule.heads_label, "·128");
+  std::vector<Extent> extents = {Extent::at_least("T", rule.tokens)};
+  if (split) {
+    extents.push_back(Extent::exactly(rule.heads_label, rule.heads));
+    extents.push_back(Extent::exactly("128", head_dim));
+  } else {
+    extents.push_back(Extent::exactly(flat_label.c_str(), rule.heads * head_dim));
+  }
+  const std::size_t failures = check.count();
+  check.tensor(argument, rows,
+               {.dtypes = rule.dtypes,
+                .extents = std::move(extents),
+                .dense_last = true,
+                .output = rule.output,
+                .touched = rule.tokens > 0});
+  if (check.count() > failures) check.settle(argument);
+  if (split || rows.rank != 2) return rows;
+  return ConstTensor(rows.data, rows.dtype, {rows.shape[0], rule.heads, head_dim},
                      {rows.stride[0], head_dim, 1}, rows.device);
 }
 

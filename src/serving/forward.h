@@ -14,9 +14,19 @@ namespace msa {
 const SparseMetadata* find_metadata(const char* call, const LayerContext& layer,
                                     const ForwardContext& context);
 
-/// Rows of `heads` heads, `[rows, heads·128]` or `[rows, heads, 128]`, as the latter. Anything else
-/// is reported under the argument's name and returned as it is.
+/// What rows of heads must be; `heads_label` as in "Hq".
+struct HeadRows {
+  std::vector<DType> dtypes;
+  std::int64_t tokens;  ///< T
+  const char* heads_label;
+  std::int64_t heads;
+  bool output = false;
+};
+
+/// Rows `[≥ T, heads·128]` or `[≥ T, heads, 128]` as the latter. Where they are anything else, all
+/// that is wrong is reported and the argument settled, so that the operator can be asked about the
+/// others.
 ConstTensor view_by_head(Checker& check, const char* argument, const ConstTensor& rows,
-                         std::int64_t heads);
+                         const HeadRows& rule);
 
 }  // namespace msa

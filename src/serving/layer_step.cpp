@@ -35,6 +35,24 @@ std::vector<std::string> token_failures(const LayerStepArgs& args) {
   return failures;
 }
 
+/// MSA_CHECK=1: attend would refuse a selection with blocks past its bound, after the cache was
+/// written; index_blocks may choose any block of its requests.
+std::vector<std::string> bound_failures(const LayerStepArgs& args) {
+  const BatchMetadata& batch = args.index.batch;
+  if (!metadata_checks_enabled() || batch.seq_lens.device.type == DeviceType::cuda) return {};
+  const auto blocks = [](std::int64_t keys) { return (keys + page_size - 1) / page_size; };
+  std::int64_t longest = 0;
+  for (std::int64_t r = 0; r < batch.num_requests(); ++r) {
+    longest = std::max<std::int64_t>(longest, batch.seq_lens.ptr<std::int32_t>()[r]);
+  }
+  const std::int64_t bound = args.attend.batch.max_seq_len;
+  if (blocks(longest) <= blocks(bound)) return {};
+  return {
+      cat("layer_step: argument 'attend.batch.max_seq_len' is ", bound, ", ", blocks(bound),
+          " blocks; allowed: at least the ", blocks(longest),
+          " blocks of the longest request in index.batch, all of which the selection may name")};
+}
+
 /// Every failure of all three, before the first of them writes.
 void check_step(const LayerStepArgs& args) {
   std::vector<std::string> failures = token_failures(args);
@@ -50,6 +68,7 @@ void check_step(const LayerStepArgs& args) {
   collect(args.write);
   collect(args.index);
   collect(args.attend);
+  if (failures.empty()) failures = bound_failures(args);
   if (!failures.empty()) throw Error(code, std::move(failures));
 }
 

@@ -6,6 +6,7 @@
 #include "msa/device.h"
 #include "msa/error.h"
 #include "verify/attend_problem.h"
+#include "verify/concurrent.h"
 
 /// \file
 /// The bitwise promises of the contract's section 5, one by one.
@@ -72,6 +73,36 @@ void add_placement(std::vector<Case>& cases, const AttendSpec& s) {
   same("more rows than tokens", [](AttendSpec& o) { o.spare_rows = 50; });
 }
 
+/// A batch of one decode request, and `others` more of skewed lengths around it. They have few
+/// contents: the batch must be large, not its cache.
+AttendSpec among(const AttendSpec& one, std::int64_t others) {
+  AttendSpec batch = one;
+  batch.batch.decodes.clear();
+  for (std::int64_t i = 0; i < others; ++i) {
+    const auto content = static_cast<std::uint64_t>(100 + i % 5);
+    batch.batch.decodes.push_back({1, i % 5 == 4 ? 2900 : 1 + 60 * (i % 5), content});
+  }
+  batch.batch.decodes.insert(batch.batch.decodes.begin() + others / 2, one.batch.decodes.front());
+  return batch;
+}
+
+/// However many CTAs share a request, which is a matter of the batch: from 16 for a lone one on a
+/// device of 264 resident CTAs down to one that serves two requests.
+void add_division(std::vector<Case>& cases, std::int64_t hq, DType kv, std::int64_t m) {
+  AttendSpec s = base(kv, m, false);
+  s.hq = hq;
+  s.hkv = 1;
+  s.batch.prefills.clear();
+  s.batch.decodes = requests({2041}, 5);
+  for (std::int64_t others : {15, 31, 63, 127, 299}) {
+    const AttendSpec batch = among(s, others);
+    add(cases,
+        "a decode row of " + std::to_string(hq) + "/1 heads alone and in a batch of " +
+            std::to_string(others + 1) + suffix(s),
+        [s, batch](const Target& t) { return check_same_bits(t, s, batch, "division"); });
+  }
+}
+
 /// Rows of requests in batches of other sizes, orders and neighbours.
 void add_composition(std::vector<Case>& cases, DType kv, std::int64_t m) {
   AttendSpec s = base(kv, m, true);
@@ -79,14 +110,7 @@ void add_composition(std::vector<Case>& cases, DType kv, std::int64_t m) {
   s.batch.decodes = requests({777}, 5);
   for (std::int64_t others : {1, 7, 63, 255}) {
     if (others > 7 && m > 4) continue;
-    AttendSpec batch = s;
-    batch.batch.decodes.clear();
-    for (std::int64_t i = 0; i < others; ++i) {
-      // Skewed lengths, few contents: the batch must be large, not its cache.
-      const auto content = static_cast<std::uint64_t>(100 + i % 5);
-      batch.batch.decodes.push_back({1, i % 5 == 4 ? 2900 : 1 + 60 * (i % 5), content});
-    }
-    batch.batch.decodes.insert(batch.batch.decodes.begin() + others / 2, {1, 777, 5});
+    AttendSpec batch = among(s, others);
     batch.batch.prefills = prefills({9}, {200});
     add(cases,
         "report 86: a decode row alone and in a batch of " + std::to_string(others + 1) + ", kv " +
@@ -211,33 +235,6 @@ Outcome check_threads(const Target& target, const AttendSpec& spec) {
   return judge.outcome();
 }
 
-/// Several host threads, each with a call of its own at the same time.
-Outcome check_concurrent(const Target& target, const AttendSpec& spec) {
-  constexpr int callers = 4;
-  Judge judge;
-  AttendProblem problem(target, spec, Poison::nan);
-  const AttendOutput want = problem.run(judge);
-  std::vector<Judge> judges(callers);
-  std::vector<std::unique_ptr<AttendProblem>> problems;
-  problems.reserve(callers);
-  for (int i = 0; i < callers; ++i) {
-    problems.push_back(std::make_unique<AttendProblem>(target, spec, Poison::huge));
-  }
-  std::vector<std::thread> threads;
-  threads.reserve(callers);
-  for (int i = 0; i < callers; ++i) {
-    threads.emplace_back([&, i] {
-      for (int call = 0; call < 3; ++call) {
-        same_rows(judges[i], problem, want, *problems[i], problems[i]->run(judges[i]),
-                  "caller " + std::to_string(i));
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (const Judge& j : judges) judge.require(j.passed(), j.outcome().detail);
-  return judge.outcome();
-}
-
 }  // namespace
 
 void add_attend_bits(std::vector<Case>& cases) {
@@ -257,13 +254,17 @@ void add_attend_bits(std::vector<Case>& cases) {
   for (std::int64_t m : {1, 2, 4, 8, 16}) add_composition(cases, DType::bf16, m);
   add_composition(cases, DType::f16, 3);
   add_composition(cases, DType::e4m3, 2);
+  for (DType kv : kv_types) add_division(cases, 16, kv, 1);
+  add_division(cases, 8, DType::bf16, 4);
+  add_division(cases, 8, DType::e4m3, 4);
+  add_division(cases, 4, DType::e4m3, 1);
   for (DType kv : kv_types) add_invariant(cases, kv, 16, 1);
   add_invariant(cases, DType::bf16, 8, 2);
   add_invariant(cases, DType::bf16, 9, 3);
   const AttendSpec s = base(DType::bf16, 2, false);
   add(
       cases, "report 75: four threads call at once",
-      [s](const Target& t) { return check_concurrent(t, s); }, true);
+      [s](const Target& t) { return check_concurrent<AttendProblem>(t, s, 4); }, true);
 }
 
 }  // namespace msa::verify

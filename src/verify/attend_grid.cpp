@@ -60,9 +60,11 @@ void add_decode(std::vector<Case>& cases) {
   for (std::size_t h = 0; h < std::size(all_heads); ++h) {
     for (std::size_t l = 0; l < 3; ++l) {
       for (std::size_t i = 0; i < std::size(query_lens); ++i, ++cell) {
-        // The long set costs most: all m at the shard of one KV head, elsewhere one small m a pair.
+        // The long set costs most: all m at the shard of one KV head, the widest windows also at
+        // the whole model's heads, elsewhere one small m a pair.
         const bool main_shard = all_heads[h].q == 16;
-        if (l == 2 && !main_shard && i != h % 4) continue;
+        const bool wide = all_heads[h].q == 64 && query_lens[i] >= 8;
+        if (l == 2 && !main_shard && !wide && i != h % 4) continue;
         AttendSpec s = rotated(all_heads[h], cell);
         s.batch.m = query_lens[i];
         for (std::int64_t keys : lengths[l]) {
@@ -91,9 +93,11 @@ void add_prefill(std::vector<Case>& cases) {
   for (const Heads& heads : all_heads) {
     for (const Shape& shape : shapes) {
       ++cell;
-      // 300 rows of a long context at three group sizes; 64/4 follows with fewer rows.
+      // 300 rows of a long context at three group sizes and at the whole model's heads.
       const bool large = shape.requests.size() == 1;
-      if (large && heads.q != 16 && heads.q != 9 && heads.q * heads.kv != 4) continue;
+      if (large && heads.q != 64 && heads.q != 16 && heads.q != 9 && heads.q * heads.kv != 4) {
+        continue;
+      }
       AttendSpec s = rotated(heads, cell);
       s.batch.prefills = shape.requests;
       s.batch.padding_tokens = cell % 2 == 1 ? 2 : 0;
@@ -104,10 +108,6 @@ void add_prefill(std::vector<Case>& cases) {
           s);
     }
   }
-  AttendSpec s = rotated({64, 4}, 0);
-  s.batch.prefills = prefills({20}, {131072 - 77 + 20});
-  add(cases, "prefill", "64/4 heads, 20 at 131072-77", s);
-
   AttendSpec mixed = rotated({16, 1}, 4);
   mixed.batch.m = 3;
   mixed.batch.decodes = requests({5, 300, 0, 2050});

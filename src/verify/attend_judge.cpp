@@ -16,30 +16,11 @@ namespace {
 constexpr std::int64_t exact_budget = 250'000;
 constexpr std::int64_t rounded_budget = 60'000;
 
-/// Rows worth comparing within the budget: first and last rows of requests first, then random ones.
 std::vector<std::int64_t> sample_rows(const AttendProblem& problem, std::int64_t budget) {
-  const std::vector<TokenRow>& rows = problem.rows();
-  std::vector<std::int64_t> order, rest;
-  for (std::int64_t t = 0; t < problem.tokens(); ++t) {
-    const bool edge = t == 0 || t + 1 == problem.tokens() ||
-                      rows[t].request != rows[t - 1].request ||
-                      rows[t].request != rows[t + 1].request;
-    (edge ? order : rest).push_back(t);
-  }
-  Rng rng(problem.spec().seed);
-  rng.shuffle(order);
-  rng.shuffle(rest);
-  order.insert(order.end(), rest.begin(), rest.end());
-  std::vector<std::int64_t> sampled;
-  for (std::int64_t t : order) {
+  return verify::sample_rows(problem.rows(), problem.spec().seed, budget, [&](std::int64_t t) {
     // A tile costs something however few of its keys are visible.
-    const std::int64_t cost = (problem.selected_keys(t) + page_size) * problem.spec().hq;
-    if (!sampled.empty() && cost > budget) continue;
-    budget -= cost;
-    sampled.push_back(t);
-  }
-  std::sort(sampled.begin(), sampled.end());
-  return sampled;
+    return (problem.selected_keys(t) + page_size) * problem.spec().hq;
+  });
 }
 
 double out_at(const AttendProblem& problem, const AttendOutput& output, std::int64_t i) {

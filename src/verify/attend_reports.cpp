@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <string>
 
 #include "common/numeric.h"
@@ -236,6 +237,16 @@ void add_limits(std::vector<Case>& cases) {
       [s](const Target& t) { return check_many(t, s); }, true);
 }
 
+/// 38: more rows of one request than a grid's second and third dimensions count.
+void add_long_prompt(std::vector<Case>& cases) {
+  AttendSpec s = decode({});
+  s.hq = 1;
+  s.hkv = 1;
+  s.topk = 1;
+  s.batch.prefills = prefills({65535 + 128}, {65535 + 128});
+  add(cases, "38: 65,663 rows of one request", s, true);
+}
+
 /// A padded row whose table row names no page.
 Outcome check_padding(const Target& target, std::int32_t cell, std::int32_t length) {
   Judge judge;
@@ -282,6 +293,42 @@ Outcome check_stale(const Target& target) {
   return judge.outcome();
 }
 
+/// One array for all calls: lengths, tables, ids and values change in place, a thousand times.
+Outcome check_replays(const Target& target) {
+  constexpr std::size_t contents = 20, calls = 1000;
+  constexpr std::int64_t blocks[] = {10, 6, 3, 1};  // of the requests, in turn: one shape for all
+  Judge judge;
+  std::vector<std::unique_ptr<AttendProblem>> problems;
+  std::vector<AttendOutput> want;
+  for (std::size_t i = 0; i < contents; ++i) {
+    AttendSpec s = decode({}, 2);
+    for (std::size_t r = 0; r < 4; ++r) {
+      const auto keys =
+          blocks[(i + r) % 4] * page_size - static_cast<std::int64_t>(i * 37 + r) % 120;
+      s.batch.decodes.push_back({1, keys, 10 * i + r});
+    }
+    s.batch.bound_slack = 10 * page_size - s.batch.max_keys();
+    if (i % 2 == 1) {
+      s.edit_ids = [](std::uint64_t, std::int64_t, std::int64_t, std::vector<std::int32_t>& ids) {
+        std::reverse(ids.begin(), ids.end());
+      };
+    }
+    s.seed = 300 + i;
+    s.page_seed = i;
+    problems.push_back(std::make_unique<AttendProblem>(target, s, Poison::nan));
+    want.push_back(problems.back()->run(judge));
+    judge_against_reference(judge, *problems.back(), want.back());
+  }
+  AttendProblem replayed(target, problems[0]->spec(), Poison::huge);
+  for (std::size_t call = 0; call < calls && judge.passed(); ++call) {
+    const std::size_t i = call * 7 % contents;
+    replayed.take_contents(*problems[i]);
+    same_rows(judge, *problems[i], want[i], *problems[i], replayed.run(judge),
+              "call " + std::to_string(call));
+  }
+  return judge.outcome();
+}
+
 /// Contents changed in place between two calls of the same pointers.
 Outcome check_in_place(const Target& target) {
   Judge judge;
@@ -307,6 +354,7 @@ void add_padding(std::vector<Case>& cases) {
   }
   add(cases, "46: three requests on the arrays of eight", check_stale);
   add(cases, "48: nothing is remembered by address", check_in_place);
+  add(cases, "50: 1,000 calls on arrays that change in place", check_replays, true);
 }
 
 void add_lengths(std::vector<Case>& cases) {
@@ -335,6 +383,75 @@ void add_lengths(std::vector<Case>& cases) {
             std::to_string(hkv) + " heads",
         s);
   }
+}
+
+/// 63: scales fold into the softmax scale and into out; a q of bytes is refused in words.
+Outcome check_scales(const Target& target, DType kv) {
+  Judge judge;
+  AttendSpec s = decode({300, 700}, 2);
+  s.batch.prefills = prefills({9}, {500});
+  s.kv = kv;
+  s.k_scale = 0.25f;
+  s.v_scale = 0.5f;
+  const AttendOutput scaled = poisoned_run(target, s, judge);
+  AttendProblem problem(target, s, Poison::nan);
+  judge_against_reference(judge, problem, scaled);
+  AttendSpec folded = s;
+  folded.k_scale = 1;
+  folded.v_scale = 1;
+  folded.softmax_scale = s.softmax_scale * s.k_scale;
+  AttendProblem plain(target, folded, Poison::nan);
+  const AttendOutput halved = plain.run(judge);
+  const auto elements = static_cast<std::int64_t>(scaled.out.size() / size_of(s.out));
+  for (std::int64_t i = 0; i < elements; ++i) {
+    // Powers of two: the folded call differs by its rounding of halves at most.
+    const double got = load(s.out, scaled.out.data(), i), want = load(s.out, halved.out.data(), i);
+    judge.near(got, want * s.v_scale, 1.7e-2 * s.v_scale, "out at element " + std::to_string(i));
+  }
+  AttendArgs bytes = problem.args(Side::target);
+  bytes.q.dtype = kv;
+  try {
+    attend(bytes);
+    judge.require(false, "a q of fp8 was accepted");
+  } catch (const Error& e) {
+    const std::string allowed = std::string("'q' has dtype ") + name(kv) + "; allowed: bf16, f16";
+    judge.require(std::string(e.what()).find(allowed) != std::string::npos, e.what());
+  }
+  return judge.outcome();
+}
+
+/// 66: a cache of a type that no kernel reads is refused in words, and nothing is written.
+Outcome check_cache_types(const Target& target) {
+  Judge judge;
+  AttendProblem problem(target, decode({300, 700}, 2), Poison::nan);
+  const AttendOutput want = problem.run(judge);
+  for (const DType type : {DType::f32, DType::i32, DType::i64, DType::u8, static_cast<DType>(99)}) {
+    AttendArgs a = problem.args(Side::target);
+    a.kv_cache.packed.dtype = type;
+    try {
+      attend(a);
+      judge.require(false, std::string("a cache of ") + name(type) + " was accepted");
+    } catch (const Error& e) {
+      const std::string text =
+          std::string("'kv_cache' has dtype ") + name(type) + "; allowed: bf16, f16, e4m3, e5m2";
+      judge.require(std::string(e.what()).find(text) != std::string::npos, e.what());
+    }
+  }
+  same_rows(judge, problem, want, problem, problem.run(judge), "after the refusals");
+  return judge.outcome();
+}
+
+/// 83: a draft model's attention: one KV head a query head, every block chosen.
+AttendSpec dense_draft(std::int64_t heads, std::int64_t m) {
+  AttendSpec s = decode({1, 127, 128, 129, 1900, 2048}, m);
+  s.batch.prefills = prefills({130}, {600});
+  s.hq = heads;
+  s.hkv = heads;
+  s.topk = 16;
+  std::vector<std::int32_t> every(16);
+  for (std::int32_t b = 0; b < 16; ++b) every[static_cast<std::size_t>(b)] = b;
+  fix_ids(s, every);
+  return s;
 }
 
 /// Each (Hq, Hkv, topk, m) works, or is refused in words before anything is written.
@@ -385,6 +502,19 @@ void add_shapes(std::vector<Case>& cases) {
     s.kv = kv;
     add(cases, std::string("64: bf16 q with a cache of ") + name(kv), s);
   }
+  for (DType kv : {DType::e4m3, DType::e5m2}) {
+    add(cases, std::string("63: scales of a cache of ") + name(kv),
+        [kv](const Target& t) { return check_scales(t, kv); });
+  }
+  add(cases, "66: cache types without a kernel", check_cache_types);
+  for (std::int64_t heads : {1, 4, 8}) {
+    for (std::int64_t m : {1, 4, 16}) {
+      add(cases,
+          "83: dense attention of " + std::to_string(heads) + "/" + std::to_string(heads) +
+              " heads, m " + std::to_string(m),
+          dense_draft(heads, m));
+    }
+  }
   add(cases, "65: a cache that arrives as bytes", [](const Target& t) {
     Judge judge;
     AttendSpec s = decode({300, 700}, 2);
@@ -419,6 +549,7 @@ void add_attend_reports(std::vector<Case>& cases) {
   add_indices(cases);
   add_poison(cases);
   add_limits(cases);
+  add_long_prompt(cases);
   add_padding(cases);
   add_lengths(cases);
   add_shapes(cases);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <sstream>
 #include <string>
 
 #include "common/numeric.h"
@@ -140,6 +141,100 @@ void add_extremes(std::vector<Case>& cases) {
   });
 }
 
+/// Logits whose roundings exceed 1: the largest must still weigh 1, its equals as much, and all
+/// others nothing. Elements are positive, so that no sum cancels what LSE is measured by.
+void add_large_logits(std::vector<Case>& cases) {
+  const auto each_type = [&](const std::string& name_of, double gain,
+                             const std::function<void(AttendSpec&)>& change) {
+    for (DType kv : {DType::bf16, DType::f16}) {
+      for (DType q : q_types) {
+        if (gain > 1e4 && (kv == DType::f16 || q == DType::f16)) continue;
+        AttendSpec s = small_batch(12);
+        s.kv = kv;
+        s.q = s.out = q;
+        s.q_gain = s.k_gain = gain;
+        s.edit_q = [](std::uint64_t, std::int64_t, std::int64_t, const Elements& q_row) {
+          for (std::int64_t d = 0; d < head_dim; ++d) q_row.set(d, std::fabs(q_row.get(d)));
+        };
+        // Keys of odd blocks are alike.
+        s.edit_tile = [](std::uint64_t, std::int64_t block, std::int64_t, const Elements& tile) {
+          for (std::int64_t j = 0; j < page_size; ++j) {
+            const std::int64_t row = j * 2 * head_dim;
+            for (std::int64_t d = 0; d < head_dim; ++d) {
+              tile.set(row + d, std::fabs(tile.get(block % 2 == 1 ? d : row + d)));
+            }
+          }
+        };
+        change(s);
+        add(cases, name_of + ", q " + name(q) + ", kv " + name(kv),
+            [s](const Target& t) { return check_extreme(t, s); });
+      }
+    }
+  };
+  for (double gain : {1e3, 1e4, 1e8, 1e15}) {
+    std::ostringstream square;
+    square << gain * gain;
+    each_type("logits of " + square.str() + " by q and keys", gain, [](AttendSpec&) {});
+  }
+  each_type("logits of 1e20 by softmax_scale", 1, [](AttendSpec& s) { s.softmax_scale *= 1e20f; });
+  each_type("logits of 1e30 by k_scale", 1, [](AttendSpec& s) { s.k_scale = 1e30f; });
+  for (double x : {10000.0, 60000.0}) {
+    // Few elements, as many equal products round the same way in f32 sums.
+    constexpr std::int64_t elements = 8;
+    std::ostringstream value;
+    value << x;
+    each_type("all keys alike, elements of q and keys " + value.str(), 1, [&](AttendSpec& s) {
+      s.edit_q = [x](std::uint64_t, std::int64_t, std::int64_t, const Elements& q) {
+        q.fill(0, head_dim, 0);
+        q.fill(0, elements, x);
+      };
+      s.edit_tile = [x](std::uint64_t, std::int64_t, std::int64_t, const Elements& tile) {
+        for (std::int64_t j = 0; j < page_size; ++j) {
+          tile.fill(j * 2 * head_dim, head_dim, 0);
+          tile.fill(j * 2 * head_dim, elements, x);
+        }
+      };
+    });
+  }
+}
+
+/// Weights that round up, times values at the end of out's type: their quotient may pass it, the
+/// result may not.
+void add_largest_outputs(std::vector<Case>& cases) {
+  struct Largest {
+    DType kv, out;
+    double v, v_scale;
+  };
+  const Largest all[] = {{DType::f16, DType::f16, 65504, 1},
+                         {DType::f16, DType::f16, -65504, 1},
+                         {DType::bf16, DType::f16, 1, 65504},
+                         {DType::e4m3, DType::f16, 1, 65504},
+                         {DType::bf16, DType::bf16, -0x1p40, 0x1.FEp87}};
+  for (const Largest& x : all) {
+    AttendSpec s = small_batch(13);
+    s.kv = x.kv;
+    s.q = s.out = x.out;
+    s.v_gain = std::fabs(x.v);
+    s.v_scale = static_cast<float>(x.v_scale);
+    s.edit_q = [](std::uint64_t, std::int64_t position, std::int64_t head, const Elements& q) {
+      q.fill(0, head_dim, 0);
+      q.set(0, 6 + 0x1p-3 * static_cast<double>(head) + 0x1p-5 * static_cast<double>(position % 4));
+    };
+    // The first key of a block has logit 0, the others weigh alike, a little more than half of it.
+    s.edit_tile = [v = x.v](std::uint64_t, std::int64_t, std::int64_t, const Elements& tile) {
+      for (std::int64_t j = 0; j < page_size; ++j) {
+        tile.fill(j * 2 * head_dim, head_dim, 0);
+        if (j > 0) tile.set(j * 2 * head_dim, -1);
+        tile.fill(j * 2 * head_dim + head_dim, head_dim, v);
+      }
+    };
+    add(cases,
+        std::string("values at the end of out's type, ") + (x.v < 0 ? "negative" : "positive") +
+            ", out " + name(x.out) + ", kv " + name(x.kv),
+        [s](const Target& t) { return check_extreme(t, s); });
+  }
+}
+
 /// Which values an edit touches: one token of one tile of request `content`.
 struct Spot {
   std::uint64_t content;
@@ -267,6 +362,8 @@ void add_neighbours(std::vector<Case>& cases) {
 void add_attend_values(std::vector<Case>& cases) {
   add_scales(cases);
   add_extremes(cases);
+  add_large_logits(cases);
+  add_largest_outputs(cases);
   add_non_finite(cases);
   add_neighbours(cases);
 }

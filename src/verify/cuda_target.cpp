@@ -83,19 +83,42 @@ CudaMemory& memory() {
 
 }  // namespace
 
+namespace {
+
+/// The backend serves some device of the machine, perhaps another one than the targets'.
+bool first_device_is_hopper() {
+  int major = 0, minor = 0;
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0),
+        "cudaDeviceGetAttribute");
+  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0),
+        "cudaDeviceGetAttribute");
+  return major == 9 && minor == 0;
+}
+
+}  // namespace
+
 void add_cuda_targets(std::vector<Target>& targets) {
   for (const BackendInfo& backend : backends()) {
-    if (backend.name != "portable" || !backend.reasons.empty()) continue;
+    if (backend.name == "cpu" || !backend.reasons.empty()) continue;
+    if (backend.name == "sm90" && !first_device_is_hopper()) continue;
     Target t;
-    t.name = "cuda-portable";
+    t.name = "cuda-" + std::string(backend.name);
     t.backend = backend.name;
     t.device = {DeviceType::cuda, 0};
     t.memory = &memory();
     t.stream = {memory().stream()};
-    t.activate = [] {};
+    // A backend without a kernel for some calls leaves them to those behind it.
+    const bool complete = t.backend == "portable";
+    t.activate = [complete] {
+      if (complete) {
+        setenv("MSA_BACKEND", "portable", 1);
+      } else {
+        unsetenv("MSA_BACKEND");
+      }
+    };
     t.synchronize = [] { memory().synchronize(); };
     targets.push_back(t);
-    t.name = "cuda-graph";
+    t.name += "-graph";
     t.submit = [](const std::function<void()>& calls) {
       const cudaGraphExec_t exec = memory().capture(calls);
       memory().launch(exec);

@@ -1,11 +1,10 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <memory>
 #include <string>
-#include <thread>
 
 #include "cpu/parallel.h"
 #include "msa/device.h"
+#include "verify/concurrent.h"
 #include "verify/index_problem.h"
 
 /// \file
@@ -183,33 +182,6 @@ Outcome check_threads(const Target& target, const IndexSpec& spec) {
   return judge.outcome();
 }
 
-/// Several host threads, each with calls of its own at the same time.
-Outcome check_concurrent(const Target& target, const IndexSpec& spec) {
-  constexpr int callers = 3;
-  Judge judge;
-  IndexProblem problem(target, spec, Poison::nan);
-  const IndexOutput want = problem.run(judge);
-  std::vector<Judge> judges(callers);
-  std::vector<std::unique_ptr<IndexProblem>> problems;
-  problems.reserve(callers);
-  for (int i = 0; i < callers; ++i) {
-    problems.push_back(std::make_unique<IndexProblem>(target, spec, Poison::huge));
-  }
-  std::vector<std::thread> threads;
-  threads.reserve(callers);
-  for (int i = 0; i < callers; ++i) {
-    threads.emplace_back([&, i] {
-      for (int call = 0; call < 3; ++call) {
-        same_rows(judges[i], problem, want, *problems[i], problems[i]->run(judges[i]),
-                  "caller " + std::to_string(i));
-      }
-    });
-  }
-  for (std::thread& t : threads) t.join();
-  for (const Judge& j : judges) judge.require(j.passed(), j.outcome().detail);
-  return judge.outcome();
-}
-
 }  // namespace
 
 void add_index_bits(std::vector<Case>& cases) {
@@ -234,7 +206,7 @@ void add_index_bits(std::vector<Case>& cases) {
   IndexSpec s = base(DType::bf16, 2, 4);
   add(
       cases, "report 10: three threads call at once",
-      [s](const Target& t) { return check_concurrent(t, s); }, true);
+      [s](const Target& t) { return check_concurrent<IndexProblem>(t, s, 3); }, true);
   s.rule.reduce_heads = true;
   add(cases, "workspace caps, heads reduced", [s](const Target& t) { return check_caps(t, s); });
 }

@@ -15,29 +15,10 @@ namespace {
 /// Key-heads that a case's reference may cost; beyond it rows are sampled.
 constexpr std::int64_t budget = 60'000;
 
-/// Rows worth comparing within the budget: first and last rows of requests first, then random ones.
 std::vector<std::int64_t> sample_rows(const IndexProblem& problem) {
-  const std::vector<TokenRow>& rows = problem.rows();
-  std::vector<std::int64_t> order, rest;
-  for (std::int64_t t = 0; t < problem.tokens(); ++t) {
-    const bool edge = t == 0 || t + 1 == problem.tokens() ||
-                      rows[t].request != rows[t - 1].request ||
-                      rows[t].request != rows[t + 1].request;
-    (edge ? order : rest).push_back(t);
-  }
-  Rng rng(problem.spec().seed);
-  rng.shuffle(order);
-  rng.shuffle(rest);
-  order.insert(order.end(), rest.begin(), rest.end());
-  std::vector<std::int64_t> sampled;
-  std::int64_t left = budget;
-  for (std::int64_t t : order) {
-    const std::int64_t cost = (problem.visible(t) + 1) * problem.spec().heads;
-    if (!sampled.empty() && cost > left) continue;
-    left -= cost;
-    sampled.push_back(t);
-  }
-  return sampled;
+  return verify::sample_rows(problem.rows(), problem.spec().seed, budget, [&](std::int64_t t) {
+    return (problem.visible(t) + 1) * problem.spec().heads;
+  });
 }
 
 /// The largest Σ_d |q_d · k_d| over the block's visible keys: what section 4 bounds fast fp8 by.

@@ -134,6 +134,31 @@ std::vector<TokenRow> token_rows(const BatchSpec& spec) {
   return rows;
 }
 
+std::vector<std::int64_t> sample_rows(const std::vector<TokenRow>& rows, std::uint64_t seed,
+                                      std::int64_t budget,
+                                      const std::function<std::int64_t(std::int64_t)>& cost) {
+  std::vector<std::int64_t> order, rest;
+  const auto tokens = static_cast<std::int64_t>(rows.size());
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    const bool edge = t == 0 || t + 1 == tokens || rows[t].request != rows[t - 1].request ||
+                      rows[t].request != rows[t + 1].request;
+    (edge ? order : rest).push_back(t);
+  }
+  Rng rng(seed);
+  rng.shuffle(order);
+  rng.shuffle(rest);
+  order.insert(order.end(), rest.begin(), rest.end());
+  std::vector<std::int64_t> sampled;
+  for (const std::int64_t t : order) {
+    const std::int64_t price = cost(t);
+    if (!sampled.empty() && price > budget) continue;
+    budget -= price;
+    sampled.push_back(t);
+  }
+  std::sort(sampled.begin(), sampled.end());
+  return sampled;
+}
+
 BatchArrays::BatchArrays(const Target& target, const BatchSpec& spec, std::int64_t columns,
                          Poison poison)
     : seq_lens_(target, DType::i32, {spec.num_requests()}, poison, {}, 1),

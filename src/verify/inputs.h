@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <vector>
 
@@ -79,6 +80,13 @@ struct TokenRow {
   std::uint64_t content = 0;
 };
 std::vector<TokenRow> token_rows(const BatchSpec& spec);
+
+/// Rows worth comparing with a slow reference, in ascending order: first and last rows of requests
+/// before others, drawn by the seed, while the sum of their costs stays within the budget. One row
+/// at least, whatever it costs.
+std::vector<std::int64_t> sample_rows(const std::vector<TokenRow>& rows, std::uint64_t seed,
+                                      std::int64_t budget,
+                                      const std::function<std::int64_t(std::int64_t)>& cost);
 
 /// The arrays of BatchMetadata. The table starts fully poisoned: fill the cells that name pages.
 class BatchArrays {

@@ -39,7 +39,10 @@ std::vector<Target> targets() {
     t.name = std::string("cpu-") + cpu::name(isa);
     t.backend = "cpu";
     t.memory = &memory;
-    t.activate = [isa] { cpu::set_isa_for_testing(isa); };
+    t.activate = [isa] {
+      unsetenv("MSA_BACKEND");
+      cpu::set_isa_for_testing(isa);
+    };
     t.synchronize = [] {};
     all.push_back(std::move(t));
   }
@@ -54,6 +57,7 @@ std::vector<Case> all_cases() {
   add_attend_cases(cases);
   add_copy_cases(cases);
   add_index_cases(cases);
+  add_layer_cases(cases);
   add_merge_cases(cases);
   add_write_cases(cases);
   std::stable_sort(cases.begin(), cases.end(), [](const Case& a, const Case& b) {
@@ -63,6 +67,7 @@ std::vector<Case> all_cases() {
 }
 
 bool applies(const Case& c, const Target& target) {
+  if (target.backend == "sm90") return c.op == "attend" && !c.cpu_only;
   return !c.cpu_only || target.device.type == DeviceType::cpu;
 }
 

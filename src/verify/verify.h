@@ -61,8 +61,8 @@ struct Case {
   bool cpu_only = false;  // about threads, instruction sets or sparse mappings
 };
 
-/// The targets of this machine: the CPU once per instruction set that it can execute, and the first
-/// CUDA device twice: by eager calls and by CUDA graphs.
+/// The targets of this machine: the CPU once per instruction set that it can execute, and each CUDA
+/// backend of the first device twice: by eager calls and by CUDA graphs.
 std::vector<Target> targets();
 
 /// The table, ordered by op and group; names are unique within a group.
@@ -77,6 +77,7 @@ Outcome run(const Case& c, const Target& target);
 void add_attend_cases(std::vector<Case>& cases);
 void add_copy_cases(std::vector<Case>& cases);
 void add_index_cases(std::vector<Case>& cases);  // index_blocks, index_scores, select_blocks
+void add_layer_cases(std::vector<Case>& cases);  // layer_step
 void add_merge_cases(std::vector<Case>& cases);
 void add_write_cases(std::vector<Case>& cases);  // write_cache, insert_cache
 

@@ -33,12 +33,22 @@ Workspace give_workspace(Memory& memory, const Args& args) {
   return {memory.dense(DType::u8, {static_cast<std::int64_t>(bytes) + 1}).data, bytes};
 }
 
+/// K and V as two tensors in the place of one packed cache.
+KVCache split_cache(Memory& memory, DType type) {
+  return KVCache(memory.dense(type, {4, 2, 128, 128}), memory.dense(type, {4, 2, 128, 128}));
+}
+
+template <class Pointer>
+void name_parts(std::vector<Argument>& arguments, BasicKVCache<Pointer>& cache) {
+  arguments.push_back({"k_cache", &cache.k, true, true, {}, {{0, "v_cache"}, {1, "v_cache"}}});
+  arguments.push_back({"v_cache", &cache.v});
+}
+
 Call attend_call(bool packed) {
   auto call = std::make_shared<AttendCall>();
   AttendArgs& a = call->args;
   if (!packed) {
-    a.kv_cache = ConstKVCache(ConstTensor(call->memory->dense(DType::bf16, {4, 2, 128, 128})),
-                              ConstTensor(call->memory->dense(DType::bf16, {4, 2, 128, 128})));
+    a.kv_cache = split_cache(*call->memory, DType::bf16);
   }
   Call c{"attend", {}, [call] { attend(call->args); }, call->memory};
   c.arguments = {{"q", &a.q},
@@ -46,10 +56,9 @@ Call attend_call(bool packed) {
                  {"out", &a.out},
                  {"lse", &a.lse, false, false}};
   if (packed) {
-    c.arguments.push_back({"kv_cache", &a.kv_cache.packed, true, true, {0}});
+    c.arguments.push_back({"kv_cache", &a.kv_cache.packed, true, true, {0}, {{1, "selection"}}});
   } else {
-    c.arguments.push_back({"k_cache", &a.kv_cache.k, true, true, {0}});
-    c.arguments.push_back({"v_cache", &a.kv_cache.v, true, true, {0}});
+    name_parts(c.arguments, a.kv_cache);
   }
   name_batch(c.arguments, a.batch);
   return c;
@@ -59,7 +68,7 @@ Call index_blocks_call() {
   auto call = std::make_shared<IndexCall>();
   IndexArgs& a = call->args;
   Call c{"index_blocks", {}, [call] { index_blocks(call->args); }, call->memory};
-  c.arguments = {{"index_q", &a.index_q},
+  c.arguments = {{"index_q", &a.index_q, true, true, {}, {{1, "selection"}}},
                  {"index_cache", &a.index_cache, true, true, {0}},
                  {"selection", &a.selection, false, true, {2}}};
   name_batch(c.arguments, a.batch);
@@ -67,19 +76,10 @@ Call index_blocks_call() {
 }
 
 Call index_scores_call() {
-  struct State {
-    std::shared_ptr<Memory> memory = std::make_shared<Memory>();
-    IndexScoresArgs args;
-  };
-  auto state = std::make_shared<State>();
+  auto state = std::make_shared<ScoresCall>();
   IndexScoresArgs& a = state->args;
-  a.batch = small_batch(*state->memory);
-  a.index_q = state->memory->dense(DType::bf16, {4, 2, 128});
-  a.index_cache = state->memory->dense(DType::bf16, {4, 128, 128});
-  a.scores = state->memory->dense(DType::f32, {2, 2, 4});
-  a.workspace = give_workspace(*state->memory, a);
   Call c{"index_scores", {}, [state] { index_scores(state->args); }, state->memory};
-  c.arguments = {{"index_q", &a.index_q},
+  c.arguments = {{"index_q", &a.index_q, true, true, {}, {{1, "scores"}}},
                  {"index_cache", &a.index_cache, true, true, {0}},
                  {"scores", &a.scores, false, true, {1}}};
   name_batch(c.arguments, a.batch);
@@ -87,48 +87,32 @@ Call index_scores_call() {
 }
 
 Call select_blocks_call() {
-  struct State {
-    std::shared_ptr<Memory> memory = std::make_shared<Memory>();
-    SelectArgs args;
-  };
-  auto state = std::make_shared<State>();
+  auto state = std::make_shared<SelectCall>();
   SelectArgs& a = state->args;
-  a.scores = state->memory->dense(DType::f32, {2, 5, 4});
-  a.valid_blocks = state->memory->i32({1, 5, 0, 3}, {4});
-  a.selection = state->memory->dense(DType::i32, {4, 2, 2});
-  a.num_tokens = 4;
-  a.workspace = give_workspace(*state->memory, a);
   Call c{"select_blocks", {}, [state] { select_blocks(state->args); }, state->memory};
-  c.arguments = {{"scores", &a.scores, false, true, {1}},
+  c.arguments = {{"scores", &a.scores, false, true, {1}, {{0, "selection"}}},
                  {"valid_blocks", &a.valid_blocks},
                  {"selection", &a.selection, false, true, {2}}};
   return c;
 }
 
 Call merge_states_call() {
-  struct State {
-    std::shared_ptr<Memory> memory = std::make_shared<Memory>();
-    MergeArgs args;
-  };
-  auto state = std::make_shared<State>();
+  auto state = std::make_shared<MergeCall>();
   MergeArgs& a = state->args;
-  Memory& m = *state->memory;
-  a.out_a = m.dense(DType::bf16, {3, 2, 128});
-  a.lse_a = m.dense(DType::f32, {3, 2});
-  a.out_b = m.dense(DType::bf16, {3, 2, 128});
-  a.lse_b = m.dense(DType::f32, {3, 2});
-  a.out = m.dense(DType::bf16, {3, 2, 128});
-  a.lse = m.dense(DType::f32, {3, 2});
   Call c{"merge_states", {}, [state] { merge_states(state->args); }, state->memory};
-  c.arguments = {{"out_a", &a.out_a}, {"lse_a", &a.lse_a, false},
-                 {"out_b", &a.out_b}, {"lse_b", &a.lse_b, false},
-                 {"out", &a.out},     {"lse", &a.lse, false}};
+  c.arguments = {{"out_a", &a.out_a, true, true, {}, {{0, "out_b"}, {1, "out_b"}}},
+                 {"lse_a", &a.lse_a, false},
+                 {"out_b", &a.out_b},
+                 {"lse_b", &a.lse_b, false},
+                 {"out", &a.out},
+                 {"lse", &a.lse, false}};
   return c;
 }
 
-Call write_cache_call() {
+Call write_cache_call(bool packed) {
   auto call = std::make_shared<WriteCall>();
   WriteCacheArgs& a = call->args;
+  if (!packed) a.kv_cache = split_cache(*call->memory, DType::bf16);
   Call c{"write_cache", {}, [call] { write_cache(call->args); }, call->memory};
   c.arguments = {{"qkv", &a.qkv},
                  {"positions", &a.positions},
@@ -139,52 +123,41 @@ Call write_cache_call() {
                  {"index_k_norm", &a.index_k_norm},
                  {"slot_mapping", &a.slot_mapping},
                  {"index_slot_mapping", &a.index_slot_mapping},
-                 {"q_out", &a.q_out},
-                 {"kv_cache", &a.kv_cache.packed, true, true, {0}},
-                 {"index_q_out", &a.index_q_out},
+                 {"q_out", &a.q_out, true, true, {}, {{1, "qkv"}}},
+                 {"index_q_out", &a.index_q_out, true, true, {}, {{1, "qkv"}}},
                  {"index_cache", &a.index_cache, true, true, {0}}};
+  if (packed) {
+    c.arguments.push_back({"kv_cache", &a.kv_cache.packed, true, true, {0}, {{1, "qkv"}}});
+  } else {
+    name_parts(c.arguments, a.kv_cache);
+  }
   return c;
 }
 
-Call insert_cache_call() {
-  struct State {
-    std::shared_ptr<Memory> memory = std::make_shared<Memory>();
-    InsertCacheArgs args;
-  };
-  auto state = std::make_shared<State>();
+Call insert_cache_call(bool packed) {
+  auto state = std::make_shared<InsertCall>();
   InsertCacheArgs& a = state->args;
-  Memory& m = *state->memory;
-  a.num_tokens = 3;
-  a.k = m.dense(DType::bf16, {3, 2, 128});
-  a.v = m.dense(DType::bf16, {3, 2, 128});
-  a.slot_mapping = m.i64({5, -1, 200}, {3});
-  a.kv_cache = KVCache(m.dense(DType::e4m3, {4, 2, 128, 256}));
-  a.index_k = m.dense(DType::bf16, {3, 128});
-  a.index_slot_mapping = m.i64({5, -1, 200}, {3});
-  a.index_cache = m.dense(DType::bf16, {4, 128, 128});
+  if (!packed) a.kv_cache = split_cache(*state->memory, DType::e4m3);
   Call c{"insert_cache", {}, [state] { insert_cache(state->args); }, state->memory};
   c.arguments = {{"k", &a.k},
                  {"v", &a.v},
                  {"slot_mapping", &a.slot_mapping},
-                 {"kv_cache", &a.kv_cache.packed, true, true, {0}},
                  {"index_k", &a.index_k},
                  {"index_slot_mapping", &a.index_slot_mapping},
                  {"index_cache", &a.index_cache, true, true, {0}}};
+  if (packed) {
+    c.arguments.push_back({"kv_cache", &a.kv_cache.packed, true, true, {0}, {{1, "k"}}});
+  } else {
+    name_parts(c.arguments, a.kv_cache);
+  }
   return c;
 }
 
 Call copy_pages_call() {
-  struct State {
-    std::shared_ptr<Memory> memory = std::make_shared<Memory>();
-    CopyPagesArgs args;
-  };
-  auto state = std::make_shared<State>();
+  auto state = std::make_shared<CopyCall>();
   CopyPagesArgs& a = state->args;
-  a.src = state->memory->dense(DType::bf16, {3, 2, 128, 256});
-  a.dst = state->memory->dense(DType::bf16, {5, 2, 128, 256});
-  a.pairs = state->memory->i64({0, 4, 2, 1}, {2, 2});
   Call c{"copy_pages", {}, [state] { copy_pages(state->args); }, state->memory};
-  c.arguments = {{"src", &a.src, true, true, {0}},
+  c.arguments = {{"src", &a.src, true, true, {0}, {{1, "dst"}}},
                  {"dst", &a.dst, true, true, {0}},
                  {"pairs", &a.pairs, false, true, {0}}};
   return c;
@@ -227,11 +200,56 @@ WriteCall::WriteCall() {
   args.index_cache = memory->dense(DType::bf16, {4, 128, 128});
 }
 
+ScoresCall::ScoresCall() {
+  args.batch = small_batch(*memory);
+  args.index_q = memory->dense(DType::bf16, {4, 2, 128});
+  args.index_cache = memory->dense(DType::bf16, {4, 128, 128});
+  args.scores = memory->dense(DType::f32, {2, 2, 4});
+  args.workspace = give_workspace(*memory, args);
+}
+
+SelectCall::SelectCall() {
+  args.scores = memory->dense(DType::f32, {2, 5, 4});
+  args.valid_blocks = memory->i32({1, 5, 0, 3}, {4});
+  args.selection = memory->dense(DType::i32, {4, 2, 2});
+  args.num_tokens = 4;
+  args.workspace = give_workspace(*memory, args);
+}
+
+MergeCall::MergeCall() {
+  Memory& m = *memory;
+  args.out_a = m.dense(DType::bf16, {3, 2, 128});
+  args.lse_a = m.dense(DType::f32, {3, 2});
+  args.out_b = m.dense(DType::bf16, {3, 2, 128});
+  args.lse_b = m.dense(DType::f32, {3, 2});
+  args.out = m.dense(DType::bf16, {3, 2, 128});
+  args.lse = m.dense(DType::f32, {3, 2});
+}
+
+InsertCall::InsertCall() {
+  Memory& m = *memory;
+  args.num_tokens = 3;
+  args.k = m.dense(DType::bf16, {3, 2, 128});
+  args.v = m.dense(DType::bf16, {3, 2, 128});
+  args.slot_mapping = m.i64({5, -1, 200}, {3});
+  args.kv_cache = KVCache(m.dense(DType::e4m3, {4, 2, 128, 256}));
+  args.index_k = m.dense(DType::bf16, {3, 128});
+  args.index_slot_mapping = m.i64({5, -1, 200}, {3});
+  args.index_cache = m.dense(DType::bf16, {4, 128, 128});
+}
+
+CopyCall::CopyCall() {
+  args.src = memory->dense(DType::bf16, {3, 2, 128, 256});
+  args.dst = memory->dense(DType::bf16, {5, 2, 128, 256});
+  args.pairs = memory->i64({0, 4, 2, 1}, {2, 2});
+}
+
 std::vector<std::function<Call()>> call_makers() {
-  return {[] { return attend_call(true); },    [] { return attend_call(false); },
-          [] { return index_blocks_call(); },  [] { return index_scores_call(); },
-          [] { return select_blocks_call(); }, [] { return merge_states_call(); },
-          [] { return write_cache_call(); },   [] { return insert_cache_call(); },
+  return {[] { return attend_call(true); },       [] { return attend_call(false); },
+          [] { return index_blocks_call(); },     [] { return index_scores_call(); },
+          [] { return select_blocks_call(); },    [] { return merge_states_call(); },
+          [] { return write_cache_call(true); },  [] { return write_cache_call(false); },
+          [] { return insert_cache_call(true); }, [] { return insert_cache_call(false); },
           [] { return copy_pages_call(); }};
 }
 

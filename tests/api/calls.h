@@ -7,6 +7,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <variant>
@@ -55,6 +56,8 @@ struct Argument {
   bool dense_last = true;  ///< last stride must be 1
   bool required = true;
   std::vector<int> free_extents = {};  ///< dimensions that may have any extent
+  /// Dimensions that others are measured by: the argument that is named where they do not fit.
+  std::map<int, std::string> measures = {};
 
   bool is_free(int dim) const {
     return std::find(free_extents.begin(), free_extents.end(), dim) != free_extents.end();
@@ -95,6 +98,31 @@ struct WriteCall {
   std::shared_ptr<Memory> memory = std::make_shared<Memory>();
   WriteCacheArgs args;
   WriteCall();
+};
+struct ScoresCall {
+  std::shared_ptr<Memory> memory = std::make_shared<Memory>();
+  IndexScoresArgs args;
+  ScoresCall();
+};
+struct SelectCall {
+  std::shared_ptr<Memory> memory = std::make_shared<Memory>();
+  SelectArgs args;
+  SelectCall();
+};
+struct MergeCall {
+  std::shared_ptr<Memory> memory = std::make_shared<Memory>();
+  MergeArgs args;
+  MergeCall();
+};
+struct InsertCall {
+  std::shared_ptr<Memory> memory = std::make_shared<Memory>();
+  InsertCacheArgs args;
+  InsertCall();
+};
+struct CopyCall {
+  std::shared_ptr<Memory> memory = std::make_shared<Memory>();
+  CopyPagesArgs args;
+  CopyCall();
 };
 
 }  // namespace msa::testing

@@ -130,5 +130,40 @@ TEST(MsaCheck, ReportsSlotsPositionsAndPages) {
               HasSubstr("'slot_mapping' names slot 0 twice"));
 }
 
+TEST(MsaCheck, ReportsAPageThatIsSourceAndDestinationUnderAnyView) {
+  const ScopedEnv env("MSA_CHECK", "1");
+  testing::Memory memory;
+  const KVCacheShape shape{.layers = 1, .pages = 8, .heads = 2};
+  for (const KVLayout layout : {KVLayout::LBHNC, KVLayout::LBNHC, KVLayout::LHBNC}) {
+    SCOPED_TRACE(name(layout));
+    const Tensor cache = kv_layer_view(memory.dense(DType::bf16, {shape.numel()}).data, DType::bf16,
+                                       layout, shape, 0);
+    CopyPagesArgs a;
+    a.pairs = memory.i64({0, 1, 1, 3}, {2, 2});
+    a.src = cache.narrow(0, 0, 4);
+    a.dst = cache.narrow(0, 4, 4);
+    EXPECT_NO_THROW(copy_pages(a));
+    const auto refused = [&](const char* text) {
+      EXPECT_THAT(error_of([&] { copy_pages(a); }, ErrorCode::invalid_argument), HasSubstr(text));
+    };
+    a.dst = cache.narrow(0, 0, 4);
+    refused("'pairs' names source page 1 and destination page 1, which share memory");
+    a.src = cache.narrow(0, 3, 4);  // its page 0 is page 3 of dst
+    refused("'pairs' names source page 0 and destination page 3, which share memory");
+    a.src = cache.narrow(0, 2, 4);  // its page 1 is page 3 of dst
+    refused("'pairs' names source page 1 and destination page 3, which share memory");
+    a.src = cache.narrow(0, 4, 4);
+    EXPECT_NO_THROW(copy_pages(a));
+    // Pages that no pair names may be shared.
+    a.src = cache.narrow(0, 1, 4);
+    a.pairs = memory.i64({1, 1}, {1, 2});
+    EXPECT_NO_THROW(copy_pages(a));
+    // K and V of one row are different memory.
+    a.src = cache.narrow(3, 0, 128);
+    a.dst = cache.narrow(3, 128, 128);
+    EXPECT_NO_THROW(copy_pages(a));
+  }
+}
+
 }  // namespace
 }  // namespace msa

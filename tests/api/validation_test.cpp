@@ -46,7 +46,7 @@ std::function<bool(const Argument&)> always(Change change) {
   };
 }
 
-std::vector<Fault> faults() {
+std::vector<Fault> tensor_faults() {
   return {
       {"missing", "is missing",
        [](const Argument& a) {
@@ -94,6 +94,8 @@ std::vector<Fault> faults() {
          a.change([](auto& t) { t.device = {DeviceType::cuda, 0}; });
          return true;
        }},
+      {"device type", "has device type 77; allowed: cpu, cuda, cuda_host",
+       always([](auto& t) { t.device.type = static_cast<DeviceType>(77); })},
       {"address space", "spans more than 2^63 bytes",
        [](const Argument& a) {
          a.change([](auto& t) {
@@ -105,6 +107,19 @@ std::vector<Fault> faults() {
   };
 }
 
+/// Ranks that count dimensions which a view has no room for: none may be looked at.
+constexpr int impossible_ranks[] = {std::numeric_limits<int>::min(), -1, 6, 99, 1 << 30,
+                                    std::numeric_limits<int>::max()};
+
+std::vector<Fault> faults() {
+  std::vector<Fault> faults = tensor_faults();
+  for (const int rank : impossible_ranks) {
+    faults.push_back({"rank " + std::to_string(rank),
+                      "has rank " + std::to_string(rank) + "; allowed: ",
+                      always([rank](auto& t) { t.rank = rank; })});
+  }
+  return faults;
+}
 TEST(Validation, ValidCallsAreAccepted) {
   for (const auto& make : testing::call_makers()) {
     const Call call = make();
@@ -134,7 +149,44 @@ TEST(Validation, EveryFaultOfEveryTensorIsRefusedByNameAndNothingIsWritten) {
       }
     }
   }
-  EXPECT_GT(broken, 400);
+  EXPECT_GT(broken, 700);
+}
+
+TEST(Validation, ImpossibleRanksOfScalesAreRefused) {
+  for (const int rank : impossible_ranks) {
+    const std::string text = "_scale' has rank " + std::to_string(rank) + "; allowed: 0 to 5";
+    const auto scale = [rank](testing::Memory& memory) {
+      Scale scale(ConstTensor(memory.dense(DType::f32, {1})));
+      scale.tensor.rank = rank;
+      return scale;
+    };
+    testing::AttendCall attend_call;
+    attend_call.args.k_scale = attend_call.args.v_scale = scale(*attend_call.memory);
+    expect_refused({"attend", {}, [&] { attend(attend_call.args); }, attend_call.memory},
+                   {"argument 'k" + text, "argument 'v" + text});
+    testing::WriteCall write;
+    write.args.k_scale = write.args.v_scale = scale(*write.memory);
+    expect_refused({"write_cache", {}, [&] { write_cache(write.args); }, write.memory},
+                   {"argument 'k" + text, "argument 'v" + text});
+    testing::InsertCall insert;
+    insert.args.k_scale = insert.args.v_scale = scale(*insert.memory);
+    expect_refused({"insert_cache", {}, [&] { insert_cache(insert.args); }, insert.memory},
+                   {"argument 'k" + text, "argument 'v" + text});
+  }
+}
+
+// What a call does not read may be garbage: here no request needs the batch's arrays.
+TEST(Validation, TheRankOfWhatIsNotReadIsNotTrusted) {
+  for (const int rank : impossible_ranks) {
+    testing::AttendCall call;
+    BatchMetadata& batch = call.args.batch;
+    batch.num_actual_tokens = batch.num_decodes = batch.num_prefills = 0;
+    for (ConstTensor* t :
+         {&batch.seq_lens, &batch.block_table, &batch.cu_seqlens_q, &batch.context_lens}) {
+      t->rank = rank;
+    }
+    EXPECT_NO_THROW(attend(call.args)) << rank;
+  }
 }
 
 TEST(Validation, EveryExtentOfEveryTensorIsChecked) {
@@ -154,7 +206,10 @@ TEST(Validation, EveryExtentOfEveryTensorIsChecked) {
           call.run();
           ADD_FAILURE() << "accepted extent " << extent;
         } catch (const Error& error) {
-          EXPECT_THAT(error.what(), HasSubstr("argument '"));
+          const auto other = argument.measures.find(dim);
+          const std::string& named =
+              other == argument.measures.end() ? argument.name : other->second;
+          EXPECT_THAT(error.what(), HasSubstr("argument '" + named + "' "));
         }
         EXPECT_EQ(before, call.memory->contents());
       }
@@ -270,6 +325,10 @@ TEST(Validation, AttendNumbers) {
                 "'out' shares memory with 'lse'"},
           Fault{[](auto& c) { c.args.out.data = const_cast<void*>(c.args.kv_cache.packed.data); },
                 "'out' shares memory with 'kv_cache'"},
+          Fault{[](auto& c) {
+                  c.args.workspace = {c.args.lse.data, 16};
+                },
+                "'lse' shares memory with 'workspace'"},
       },
       "attend", [](const AttendArgs& args) { attend(args); });
 }
@@ -319,8 +378,196 @@ TEST(Validation, WriteNumbers) {
                 "'q_out' shares memory with 'qkv'"},
           Fault{[](auto& c) { c.args.index_cache.data = c.args.kv_cache.packed.data; },
                 "'kv_cache' shares memory with 'index_cache'"},
+          Fault{[](auto& c) {
+                  c.args.v_scale =
+                      Scale(ConstTensor::dense(c.args.kv_cache.packed.data, DType::f32, {1}));
+                },
+                "'kv_cache' shares memory with 'v_scale'"},
       },
       "write_cache", [](const WriteCacheArgs& args) { write_cache(args); });
+}
+
+TEST(Validation, InsertNumbers) {
+  using Fault = NumberFault<testing::InsertCall>;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  expect_number_faults<testing::InsertCall>(
+      {
+          Fault{[](auto& c) { c.args.num_tokens = -1; }, "'num_tokens' is -1"},
+          Fault{[](auto& c) { c.args.num_tokens = std::int64_t{1} << 31; },
+                "'num_tokens' is 2147483648"},
+          Fault{[](auto& c) { c.args.num_tokens = 4; },
+                "'index_slot_mapping' has 3 in dimension 0; expected [T ≥ 4]"},
+          Fault{[](auto& c) { c.args.k_scale = 0.0f; }, "'k_scale' is 0"},
+          Fault{[nan](auto& c) { c.args.v_scale = nan; }, "'v_scale' is nan"},
+          Fault{[](auto& c) {
+                  c.args.k_scale = Scale(ConstTensor(c.memory->dense(DType::f32, {2, 128})));
+                },
+                "'k_scale' is a tensor of dtype f32 with shape [2, 128]"},
+          Fault{[](auto& c) {
+                  c.args.v = c.memory->dense(DType::f16, {3, 2, 128});
+                },
+                "'v' has dtype f16; expected k's, bf16"},
+          Fault{[](auto& c) {
+                  c.args.kv_cache = KVCache(c.memory->dense(DType::e4m3, {4, 2, 64, 256}));
+                },
+                "'kv_cache' has pages of 64 tokens; allowed: 128"},
+          Fault{[](auto& c) {
+                  c.args.index_cache = c.memory->dense(DType::bf16, {4, 32, 128});
+                },
+                "'index_cache' has pages of 32 tokens; allowed: 128"},
+          Fault{[](auto& c) { c.args.kv_cache.packed.data = const_cast<void*>(c.args.k.data); },
+                "'kv_cache' shares memory with 'k'"},
+          Fault{[](auto& c) { c.args.index_cache.data = c.args.kv_cache.packed.data; },
+                "'kv_cache' shares memory with 'index_cache'"},
+          Fault{[](auto& c) { c.args = {}; },
+                "'kv_cache' and 'index_cache' are both missing; allowed: either part or both"},
+      },
+      "insert_cache", [](const InsertCacheArgs& args) { insert_cache(args); });
+}
+
+TEST(Validation, ScoresNumbers) {
+  using Fault = NumberFault<testing::ScoresCall>;
+  expect_number_faults<testing::ScoresCall>(
+      {
+          Fault{[](auto& c) { c.args.batch.num_decodes = -1; }, "'num_decodes' is -1"},
+          Fault{[](auto& c) { c.args.batch.num_prefills = -1; }, "'num_prefills' is -1"},
+          Fault{[](auto& c) { c.args.batch.decode_query_len = 17; },
+                "'decode_query_len' is 17; allowed: at least 1 and at most 16"},
+          Fault{[](auto& c) { c.args.batch.num_actual_tokens = 5; },
+                "'scores' has 4 in dimension 2; expected [Hi = 2, blocks, T ≥ 5]"},
+          Fault{[](auto& c) { c.args.batch.max_seq_len = -1; }, "'max_seq_len' is -1"},
+          Fault{[](auto& c) {
+                  c.args.index_q = c.memory->dense(DType::bf16, {4, 17, 128});
+                },
+                "'index_q.Hi' is 17"},
+          Fault{[](auto& c) {
+                  c.args.index_cache = c.memory->dense(DType::bf16, {4, 16, 128});
+                },
+                "'index_cache' has pages of 16 tokens; allowed: 128"},
+          Fault{[](auto& c) { c.args.scores.stride[2] = 0; },
+                "'scores' is written, but its strides"},
+          Fault{[](auto& c) { c.args.scores.data = const_cast<void*>(c.args.index_q.data); },
+                "'scores' shares memory with 'index_q'"},
+          Fault{[](auto& c) {
+                  c.args.workspace = {c.args.scores.data, 16};
+                },
+                "'scores' shares memory with 'workspace'"},
+      },
+      "index_scores", [](const IndexScoresArgs& args) { index_scores(args); });
+}
+
+TEST(Validation, SelectNumbers) {
+  using Fault = NumberFault<testing::SelectCall>;
+  expect_number_faults<testing::SelectCall>(
+      {
+          Fault{[](auto& c) { c.args.num_tokens = -1; }, "'num_tokens' is -1"},
+          Fault{[](auto& c) { c.args.num_tokens = std::int64_t{1} << 31; },
+                "'num_tokens' is 2147483648"},
+          Fault{[](auto& c) { c.args.num_tokens = 5; },
+                "'valid_blocks' has 4 in dimension 0; expected [T ≥ 5]"},
+          Fault{[](auto& c) { c.args.rule.init_blocks = -1; }, "'rule.init_blocks' is -1"},
+          Fault{[](auto& c) { c.args.rule.local_blocks = std::int64_t{1} << 31; },
+                "'rule.local_blocks' is 2147483648"},
+          Fault{[](auto& c) { c.args.rule.reduce_heads = true; },
+                "'selection' has 2 lists a row; allowed: 1 with reduce_heads"},
+          Fault{[](auto& c) {
+                  c.args.selection = c.memory->dense(DType::i32, {4, 2, 65});
+                },
+                "'selection.topk' is 65; allowed: at least 1 and at most 64"},
+          Fault{[](auto& c) {
+                  c.args.selection = c.memory->dense(DType::i32, {4, 2, 0});
+                },
+                "'selection.topk' is 0"},
+          Fault{[](auto& c) {
+                  c.args.scores = c.memory->dense(DType::f32, {17, 5, 4});
+                  c.args.selection = c.memory->dense(DType::i32, {4, 17, 2});
+                },
+                "'scores.Hi' is 17"},
+          Fault{[](auto& c) { c.args.selection.data = const_cast<void*>(c.args.scores.data); },
+                "'selection' shares memory with 'scores'"},
+          Fault{
+              [](auto& c) { c.args.selection.data = const_cast<void*>(c.args.valid_blocks.data); },
+              "'selection' shares memory with 'valid_blocks'"},
+      },
+      "select_blocks", [](const SelectArgs& args) { select_blocks(args); });
+}
+
+TEST(Validation, MergeOverlaps) {
+  using Fault = NumberFault<testing::MergeCall>;
+  const auto shared = [](auto& view, const void* with, std::ptrdiff_t bytes = 0) {
+    view.data = const_cast<char*>(static_cast<const char*>(with) + bytes);
+  };
+  expect_number_faults<testing::MergeCall>(
+      {
+          Fault{[=](auto& c) { shared(c.args.out, c.args.out_b.data); },
+                "'out' shares memory with 'out_b'"},
+          Fault{[=](auto& c) { shared(c.args.lse, c.args.lse_b.data); },
+                "'lse' shares memory with 'lse_b'"},
+          // In place on a means the very view.
+          Fault{[=](auto& c) { shared(c.args.out, c.args.out_a.data, 256); },
+                "'out' shares memory with 'out_a'"},
+          Fault{[=](auto& c) { shared(c.args.lse, c.args.lse_a.data, 4); },
+                "'lse' shares memory with 'lse_a'"},
+          Fault{[=](auto& c) { shared(c.args.lse, c.args.out.data); },
+                "'out' shares memory with 'lse'"},
+          Fault{[=](auto& c) { shared(c.args.lse, c.args.out_b.data, 128); },
+                "'lse' shares memory with 'out_b'"},
+          Fault{[=](auto& c) { shared(c.args.out, c.args.lse_a.data); },
+                "'out' shares memory with 'lse_a'"},
+          Fault{[](auto& c) { c.args.out.stride[0] = 128; }, "'out' is written, but its strides"},
+          Fault{[](auto& c) {
+                  c.args.out = c.memory->dense(DType::f32, {3, 2, 128});
+                },
+                "'out' has dtype f32; allowed: bf16"},
+      },
+      "merge_states", [](const MergeArgs& args) { merge_states(args); });
+  testing::MergeCall in_place;
+  in_place.args.out.data = const_cast<void*>(in_place.args.out_a.data);
+  in_place.args.lse.data = const_cast<void*>(in_place.args.lse_a.data);
+  EXPECT_NO_THROW(merge_states(in_place.args));
+}
+
+TEST(Validation, PageShapes) {
+  using Fault = NumberFault<testing::CopyCall>;
+  expect_number_faults<testing::CopyCall>(
+      {
+          Fault{[](auto& c) {
+                  c.args.dst = c.memory->dense(DType::bf16, {5, 2, 64, 256});
+                },
+                "'dst' has 64 in dimension 2; expected [pages, Hkv, 128, 256]"},
+          Fault{[](auto& c) {
+                  c.args.dst = c.memory->dense(DType::bf16, {5, 1, 128, 256});
+                },
+                "'dst' is bf16 of shape [5, 1, 128, 256]"},
+          Fault{[](auto& c) {
+                  c.args.dst = c.memory->dense(DType::bf16, {5, 2, 128, 128});
+                },
+                "expected src's type and page shape, bf16 of shape [3, 2, 128, 256]"},
+          Fault{[](auto& c) {
+                  c.args.dst = c.memory->dense(DType::bf16, {5, 128, 128});
+                },
+                "'dst' is bf16 of shape [5, 128, 128]"},
+          Fault{[](auto& c) {
+                  c.args.dst = c.memory->dense(DType::f16, {5, 2, 128, 256});
+                },
+                "'dst' is f16 of shape"},
+          Fault{[](auto& c) {
+                  c.args.src = c.memory->dense(DType::bf16, {3, 2, 128, 64});
+                },
+                "'src' has 64 elements a row; allowed: 128, or 256 for a packed main cache"},
+          Fault{[](auto& c) {
+                  c.args.src = c.memory->dense(DType::bf16, {3, 128, 256});
+                },
+                "'src' has 256 elements a row; allowed: 128"},
+          Fault{[](auto& c) {
+                  c.args.pairs = c.memory->dense(DType::i64, {2, 3});
+                },
+                "'pairs' has 3 in dimension 1; expected [N, 2]"},
+          Fault{[](auto& c) { c.args.dst.data = const_cast<void*>(c.args.pairs.data); },
+                "'dst' shares memory with 'pairs'"},
+          Fault{[](auto& c) { c.args.dst.stride[0] = 0; }, "'dst' is written, but its strides"},
+      },
+      "copy_pages", [](const CopyPagesArgs& args) { copy_pages(args); });
 }
 
 TEST(Validation, ASizeQueryNeedsNoMemory) {
@@ -365,6 +612,28 @@ TEST(Validation, PageMovesBetweenHostAndDeviceNeedPinnedMemory) {
     EXPECT_THAT(error.what(),
                 AllOf(HasSubstr("'pairs' is on device cpu:0; expected the device of 'src', cuda:1"),
                       HasSubstr("'dst' is in pageable host memory")));
+  }
+}
+
+TEST(Validation, NoDeviceTypeIsTakenForHostMemory) {
+  for (const int type : {-1, 3}) {
+    const std::string text =
+        "has device type " + std::to_string(type) + "; allowed: cpu, cuda, cuda_host";
+    testing::AttendCall call;
+    call.args.k_scale = Scale(ConstTensor(call.memory->dense(DType::f32, {1})));
+    call.args.k_scale.tensor.device.type = static_cast<DeviceType>(type);
+    expect_refused({"attend", {}, [&] { attend(call.args); }, call.memory},
+                   {"argument 'k_scale' " + text});
+
+    // The host side of a move from or to a CUDA device.
+    const auto memory = std::make_shared<testing::Memory>();
+    CopyPagesArgs a;
+    a.src = memory->dense(DType::bf16, {3, 128, 128});
+    a.dst = memory->dense(DType::bf16, {3, 128, 128});
+    a.pairs = memory->i64({0, 1}, {1, 2});
+    a.src.device = a.pairs.device = {DeviceType::cuda, 0};
+    a.dst.device.type = static_cast<DeviceType>(type);
+    expect_refused({"copy_pages", {}, [&] { copy_pages(a); }, memory}, {"argument 'dst' " + text});
   }
 }
 

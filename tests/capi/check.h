@@ -45,3 +45,4 @@ float to_float(uint16_t bf16);
 
 void test_operators(void);
 void test_errors(void);
+void test_serving(void);

@@ -1,5 +1,5 @@
 # Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
-"""The C ABI from Python's ctypes, standard library only: one call and one error.
+"""The C ABI from Python's ctypes, standard library only: handles, one call and one error.
 
 Usage: ctypes_test.py path/to/libmsa.so
 """
@@ -7,7 +7,7 @@ Usage: ctypes_test.py path/to/libmsa.so
 import array
 import ctypes
 import sys
-from ctypes import POINTER, Structure, byref, c_char_p, c_float, c_int32, c_int64, c_size_t, c_void_p
+from ctypes import POINTER, Structure, byref, c_char_p, c_float, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 
 BF16, I32 = 1, 5
 INVALID_ARGUMENT = 1
@@ -75,6 +75,60 @@ class AttendArgs(Structure):
     ]
 
 
+class StepInputs(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("query_start_loc", POINTER(c_int32)),
+        ("seq_lens_host", POINTER(c_int32)),
+        ("num_requests", c_int64),
+        ("seq_lens", Tensor),
+        ("block_table", Tensor),
+        ("slot_mapping", Tensor),
+        ("num_actual_tokens", c_int64),
+        ("max_seq_len", c_int64),
+    ]
+
+
+class PageAllocatorConfig(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("pages", c_int64),
+        ("reserve_null_page", c_int32),
+        ("pages_per_hash", c_int32),
+    ]
+
+
+class PageRequest(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("hashes", POINTER(c_uint64)),
+        ("num_hashes", c_int64),
+        ("prompt_tokens", c_int64),
+        ("reserve_tokens", c_int64),
+    ]
+
+
+def pages_of_a_sequence(msa, tokens):
+    """Pages that an allocator hands out for the tokens, its handles freed again."""
+    config, request = PageAllocatorConfig(), PageRequest()
+    msa.msa_page_allocator_config_init(byref(config), c_size_t(ctypes.sizeof(config)))
+    msa.msa_page_request_init(byref(request), c_size_t(ctypes.sizeof(request)))
+    config.pages, config.reserve_null_page = 3, 0
+    request.prompt_tokens = request.reserve_tokens = tokens
+    allocator, sequence = c_void_p(), c_void_p()
+    assert msa.msa_page_allocator_create(byref(config), byref(allocator)) == 0
+    assert msa.msa_page_allocator_begin(allocator, byref(request), byref(sequence)) == 0
+    pages, count = POINTER(c_int32)(), c_int64()
+    assert msa.msa_page_sequence_pages(sequence, byref(pages), byref(count)) == 0
+    found = pages[: count.value]
+    none = c_void_p(1)
+    assert msa.msa_page_allocator_begin(allocator, byref(request), byref(none)) == 0
+    assert none.value is None, "three pages serve one such sequence"
+    msa.msa_page_allocator_destroy(allocator)
+    msa.msa_page_sequence_destroy(sequence)
+    return found
+
+
 def main(path):
     msa = ctypes.CDLL(path)
     for name in ("msa_version", "msa_last_error", "msa_last_backend"):
@@ -86,6 +140,8 @@ def main(path):
         data = c_void_p(values.buffer_info()[0])
         assert msa.msa_tensor_dense(data, dtype, len(shape), dims, byref(view)) == 0
         return view
+
+    assert pages_of_a_sequence(msa, 300) == [0, 1, 2]
 
     # Values are 0, 1 and 2 by page, all logits equal: blocks 0 and 2 are pages 2 and 1.
     zeros = lambda n: array.array("H", bytes(2 * n))
@@ -101,10 +157,18 @@ def main(path):
     msa.msa_attend_args_init(byref(args), c_size_t(ctypes.sizeof(args)))
     assert args.struct_size == ctypes.sizeof(args)
     assert args.shard_world == 1 and args.workspace_cap == 256 << 20
-    batch.seq_lens = dense(lens, I32, 1)
-    batch.block_table = dense(table, I32, 1, 3)
-    batch.num_decodes = batch.num_actual_tokens = batch.max_query_len = 1
-    batch.max_seq_len = 300
+    step, builder, metadata = StepInputs(), c_void_p(), c_void_p()
+    msa.msa_step_inputs_init(byref(step), c_size_t(ctypes.sizeof(step)))
+    step.query_start_loc = (c_int32 * 2)(0, 1)
+    step.seq_lens_host = (c_int32 * 1)(300)
+    step.num_requests = step.num_actual_tokens = 1
+    step.seq_lens = dense(lens, I32, 1)
+    step.block_table = dense(table, I32, 1, 3)
+    assert msa.msa_metadata_builder_create(c_int64(1), byref(builder)) == 0
+    status = msa.msa_metadata_builder_build(builder, byref(step), byref(metadata))
+    assert status == 0, msa.msa_last_error().decode()
+    assert msa.msa_sparse_metadata_batch(metadata, byref(batch)) == 0
+    assert (batch.num_decodes, batch.num_prefills, batch.max_seq_len) == (1, 0, 300)
     args.q = dense(q, BF16, 1, 4, 128)
     args.kv_cache.packed = dense(cache, BF16, 3, 1, 128, 256)
     args.selection = dense(blocks, I32, 1, 1, 2)
@@ -121,13 +185,16 @@ def main(path):
     assert set(out) == {0x3FDF}, sorted(set(out))  # bf16((128 * 2 + 44) / 172)
     assert msa.msa_last_backend() == b"cpu"
 
+    msa.msa_sparse_metadata_destroy(metadata)
+    msa.msa_metadata_builder_destroy(builder)
+
     args.q.shape[2] = 64
     before = bytes(out)
     assert msa.msa_attend(byref(args)) == INVALID_ARGUMENT
     text = msa.msa_last_error().decode()
     assert text.startswith("attend: argument 'q'") and "64" in text, text
     assert bytes(out) == before
-    print("msa", msa.msa_version().decode(), "through ctypes: one call, one error")
+    print("msa", msa.msa_version().decode(), "through ctypes: handles, one call, one error")
 
 
 if __name__ == "__main__":

@@ -233,6 +233,12 @@ static void test_views(void) {
 
   CHECK(msa_tensor_dense(base, MSA_U8, 6, wide, &view) == MSA_ERROR_INVALID_ARGUMENT);
   CHECK_ERROR_HAS("tensor_dense: argument 'rank' is 6; allowed: 0 to 5");
+  CHECK(msa_tensor_dense(base, 99, 6, wide, NULL) == MSA_ERROR_INVALID_ARGUMENT);
+  CHECK_ERROR_HAS("tensor_dense: argument 'dtype' is 99; allowed: MSA_F32 to MSA_U8");
+  CHECK_ERROR_HAS("tensor_dense: argument 'rank' is 6");
+  CHECK_ERROR_HAS("tensor_dense: argument 'view' is null");
+  CHECK(msa_tensor_dense(base, -1, 1, wide, &view) == MSA_ERROR_INVALID_ARGUMENT);
+  CHECK_ERROR_HAS("tensor_dense: argument 'dtype' is -1");
   CHECK(msa_tensor_dense(base, MSA_U8, 2, wide, &view) == MSA_ERROR_INVALID_ARGUMENT);
   CHECK_ERROR_HAS("tensor_dense: argument 'shape'");
 }

@@ -29,6 +29,7 @@ float to_float(uint16_t bf16) {
 int main(void) {
   test_operators();
   test_errors();
+  test_serving();
   if (failures == 0) printf("all checks passed\n");
   return failures == 0 ? 0 : 1;
 }

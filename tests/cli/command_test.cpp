@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -56,8 +57,58 @@ TEST(Command, WrongUsageIsCodeTwoOnStderr) {
   EXPECT_TRUE(has(run_msa("nothing").err, "nothing"));
 }
 
+TEST(Command, WrongUsageIsAnErrorLikeAnyOther) {
+  for (const char* arguments : {"nothing", "info --nothing", "bench nothing", "run", "replay",
+                                "bench --min-time -1", "completions tcsh"}) {
+    const ProgramResult result = run_msa(arguments);
+    EXPECT_EQ(result.err.rfind("msa: error: ", 0), 0U) << arguments << '\n' << result.err;
+  }
+}
+
+// The parser clamps what does not fit, wraps what is negative and lets NaN through any range.
+TEST(Command, NumbersThatDoNotFitAreRefusedWithWhatIsAllowed) {
+  struct Case {
+    const char* command;
+    std::vector<const char*> options;
+    std::string allowed;
+    std::vector<const char*> wrong;
+  };
+  const std::string any = "18446744073709551615", count = "9223372036854775807";
+  const Case cases[] = {
+      {"replay no.jsonl", {"--seed"}, "0 to " + any, {"18446744073709551616", "-1", "1.5", "x"}},
+      {"replay no.jsonl",
+       {"--requests", "--verify-rows", "--chunk", "--max-batch", "--pages"},
+       "1 to " + count,
+       {"9223372036854775808", "0", "-1", "2x", "1e3"}},
+      {"replay no.jsonl", {"--draft"}, "0 to 15", {"16", "-1", "18446744073709551616"}},
+      {"replay no.jsonl", {"--threads"}, "1 to 2147483647", {"2147483648", "0", "-1"}},
+      {"replay no.jsonl", {"--budget-seconds"}, "0.001 to ", {"nan", "inf", "0", "-1", "soon"}},
+      {"bench decode", {"--seed"}, "0 to " + any, {"18446744073709551616", "-1", "1,-1"}},
+      {"bench decode",
+       {"--batch", "--m", "--tokens", "--context"},
+       "0 to " + count,
+       {"9223372036854775808", "-1", "3,9223372036854775808"}},
+      {"bench decode", {"--min-time"}, "0 to 3600", {"nan", "inf", "-1", "3601"}},
+      {"bench decode", {"--pool-gb"}, "0.001 to 4096", {"nan", "0", "-1"}},
+      {"bench decode", {"--keep"}, "0 to 1", {"nan", "-0.1", "1.1"}}};
+  for (const Case& c : cases) {
+    for (const char* option : c.options) {
+      for (const std::string wrong : c.wrong) {
+        const std::string words = std::string(c.command) + ' ' + option + '=' + wrong;
+        const ProgramResult result = run_msa(words);
+        EXPECT_EQ(result.code, 2) << words;
+        const std::string value = wrong.substr(wrong.find(',') + 1);
+        EXPECT_TRUE(has(result.err, std::string(option) + ": is '" + value + "'; allowed: "))
+            << words << '\n'
+            << result.err;
+        EXPECT_TRUE(has(result.err, "numbers from " + c.allowed)) << words << '\n' << result.err;
+      }
+    }
+  }
+}
+
 TEST(Command, UnknownBackendsAndInstructionSetsAreCodeThree) {
-  const ProgramResult isa = run_msa("info", "MSA_CPU_ISA=mmx");
+  const ProgramResult isa = run_msa("verify --filter 'merge_*'", "MSA_CPU_ISA=mmx");
   EXPECT_EQ(isa.code, 3);
   EXPECT_TRUE(has(isa.err, "MSA_CPU_ISA is 'mmx'")) << isa.err;
   const ProgramResult backend = run_msa("bench --backend nothing");
@@ -89,6 +140,25 @@ TEST(Command, InfoTellsTheMachineAndTheBuild) {
   EXPECT_EQ(last.at("name"), "cpu");
   EXPECT_TRUE(last.at("available"));
   EXPECT_FALSE(info.at("build").at("compiler").get<std::string>().empty());
+}
+
+TEST(Command, InfoSaysWhichSwitchIsWrong) {
+  const std::string wrong = "MSA_CPU_ISA=mmx MSA_BACKEND=foo MSA_THREADS=none";
+  const ProgramResult table = run_msa("info", wrong);
+  EXPECT_EQ(table.code, 0);
+  EXPECT_EQ(table.err, "");
+  for (const char* reason : {"MSA_CPU_ISA is 'mmx'; allowed on this machine: baseline",
+                             "MSA_BACKEND is 'foo'; allowed in this build: ",
+                             "MSA_THREADS is 'none'; allowed: whole numbers from 1 up"}) {
+    EXPECT_TRUE(has(table.out, reason)) << reason << '\n' << table.out;
+  }
+  const ProgramResult result = run_msa("info --json", wrong);
+  EXPECT_EQ(result.code, 0);
+  const json info = json::parse(result.out);
+  EXPECT_TRUE(info.at("cpu").at("isa").is_null());
+  EXPECT_TRUE(info.at("cpu").at("threads").is_null());
+  EXPECT_EQ(info.at("switch_problems").size(), 3U);
+  EXPECT_TRUE(json::parse(run_msa("info --json").out).at("switch_problems").empty());
 }
 
 TEST(Command, QuietPrintsReportsAlone) {
@@ -145,6 +215,152 @@ TEST(Command, BenchComparesInstructionSetsInOneRun) {
       run_msa("bench decode --m 1 --json --baseline " + lowest_isa() + tiny_bench);
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_GT(json::parse(result.out).at("cases").at(0).at("speedup"), 0);
+}
+
+/// Runs the program in a folder of its own; stdout goes to the file "out" there.
+int run_in(const std::string& folder, const std::string& arguments) {
+  std::filesystem::create_directories(folder);
+  const std::string command = "cd '" + folder + "' && '" MSA_BINARY "' " + arguments + " >out";
+  return WEXITSTATUS(std::system(command.c_str()));
+}
+
+std::set<std::string> ops_of(const std::string& path) {
+  std::set<std::string> ops;
+  const json report = json::parse(read_text(path));
+  for (const json& entry : report.at("cases")) {
+    ops.insert(entry.at("workload").at("op").get<std::string>());
+  }
+  return ops;
+}
+
+// An option whose FILE may be left out must not take the command's own argument for it.
+TEST(OptionalFile, TheOperatorBehindItIsTheOperator) {
+  const std::string folder = scratch_folder() / "operator";
+  for (const char* words : {"--json decode", "--csv decode", "--json=- decode", "decode --json",
+                            "--csv=table --json decode"}) {
+    SCOPED_TRACE(words);
+    ASSERT_EQ(run_in(folder, "bench --m 1 " + std::string(words) + tiny_bench), 0);
+    const std::string out = read_text(folder + "/out");
+    EXPECT_TRUE(has(out, "decode"));
+    EXPECT_FALSE(has(out, "prefill")) << "every operator was measured";
+    EXPECT_FALSE(std::filesystem::exists(folder + "/decode")) << "taken for a file";
+  }
+}
+
+TEST(OptionalFile, AnyOtherWordBehindItIsTheFile) {
+  const std::string folder = scratch_folder() / "file";
+  const std::string quick = tiny_bench + "--quiet ";
+  ASSERT_EQ(run_in(folder, "bench --m 1" + quick + "--csv table --json report decode"), 0);
+  EXPECT_EQ(ops_of(folder + "/report"), std::set<std::string>{"decode"});
+  EXPECT_EQ(read_text(folder + "/table").rfind("op,hq,hkv,", 0), 0U);
+
+  // With "=", or where the operator is there already, even an operator's name.
+  for (const char* words : {"--json=decode write", "write --json decode"}) {
+    SCOPED_TRACE(words);
+    std::filesystem::remove(folder + "/decode");
+    ASSERT_EQ(run_in(folder, "bench --tokens 3" + quick + words), 0);
+    EXPECT_EQ(ops_of(folder + "/decode"), std::set<std::string>{"write"});
+  }
+}
+
+TEST(OptionalFile, ARequiredInputIsNotOverwrittenByTheReport) {
+  const std::string trace = scratch_folder() / "trace.csv";
+  std::ofstream(trace) << "arrival_ms,input_length,output_length\n0,300,2\n";
+  const std::string text = read_text(trace);
+  const ProgramResult result = run_msa("replay --json " + trace + " --all");
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_TRUE(json::parse(result.out).contains("environment"));
+  EXPECT_EQ(read_text(trace), text);
+  const std::string report = scratch_folder() / "replay.json";
+  EXPECT_EQ(run_msa("replay --json " + report + " --all " + trace).code, 0);
+  EXPECT_TRUE(json::parse(read_text(report)).contains("environment"));
+
+  const std::string tensors = scratch_folder() / "in.safetensors";
+  std::ofstream(tensors) << "no tensors";
+  const ProgramResult run =
+      run_msa("run --json " + tensors + " -o " + std::string(scratch_folder() / "out.safetensors"));
+  EXPECT_EQ(run.code, 2);
+  EXPECT_TRUE(has(run.err, tensors)) << run.err;  // it was read as the input
+  EXPECT_EQ(read_text(tensors), "no tensors");
+}
+
+class OutputFiles : public testing::Test {
+ protected:
+  OutputFiles() {
+    std::filesystem::create_directories(folder_);
+    std::ofstream(trace_) << "arrival_ms,input_length,output_length\n0,300,2\n";
+    std::ofstream(workloads_) << R"({"op":"write","hq":4,"hkv":1,"tokens":2})";
+  }
+  const std::string folder_ = scratch_folder() / "outputs";
+  const std::string trace_ = folder_ + "/trace.csv", workloads_ = folder_ + "/w.jsonl";
+};
+
+TEST_F(OutputFiles, APathThatCannotBeWrittenEndsTheCommandBeforeItsWork) {
+  const std::string served = folder_ + "/served.json";
+  const struct {
+    std::string words;
+    const char* option;
+  } cases[] = {{"info --json", "--json"},
+               {"verify --filter 'merge_*' --json", "--json"},
+               {"run no.safetensors -o", "--output"},
+               {"run no.safetensors -o /dev/null --json", "--json"},
+               {"bench write --min-time 3600 --json", "--json"},
+               {"bench write --min-time 3600 --csv", "--csv"},
+               {"replay " + trace_ + " --all --json", "--json"},
+               {"replay " + trace_ + " --all --json " + served + " --plot", "--plot"}};
+  for (const auto& c : cases) {
+    for (const std::string path : {"/nonexist/x", "/", "/dev/null/x"}) {
+      const ProgramResult result = run_msa(c.words + ' ' + path);
+      EXPECT_EQ(result.code, 2) << c.words;
+      EXPECT_EQ(result.out, "") << c.words << ": it worked first";
+      EXPECT_TRUE(has(result.err, std::string(c.option) + " cannot write '" + path + "': "))
+          << result.err;
+    }
+  }
+  EXPECT_FALSE(std::filesystem::exists(served));
+}
+
+TEST_F(OutputFiles, AnInputOrAnotherOutputIsNotOverwritten) {
+  std::filesystem::create_symlink("trace.csv", folder_ + "/link");
+  std::filesystem::create_hard_link(workloads_, folder_ + "/hard");
+  const std::string out = folder_ + "/out";
+  for (const std::string& words :
+       {"run " + trace_ + " -o " + trace_, "run " + trace_ + " -o " + folder_ + "/link",
+        "run " + trace_ + " -o " + folder_ + "/../outputs/trace.csv",
+        "run " + trace_ + " -o " + out + " --json=" + trace_,
+        "run " + trace_ + " -o " + out + " --json=" + out,
+        "replay " + trace_ + " --all --plot " + trace_,
+        "replay " + trace_ + " --all --json=" + folder_ + "/link",
+        "replay " + trace_ + " --all --json=" + out + " --plot " + folder_ + "/./out",
+        "bench --workloads " + workloads_ + " --json=" + folder_ + "/hard",
+        "bench --baseline " + workloads_ + " --csv=" + workloads_,
+        "bench --csv=" + out + " --json=" + out}) {
+    const ProgramResult result = run_msa(words);
+    EXPECT_EQ(result.code, 2) << words;
+    EXPECT_EQ(result.out, "") << words;
+    EXPECT_TRUE(has(result.err, "; allowed: a file of its own")) << words << '\n' << result.err;
+    EXPECT_FALSE(std::filesystem::exists(out)) << words;
+  }
+  EXPECT_TRUE(has(read_text(trace_), "0,300,2"));
+  EXPECT_TRUE(has(read_text(workloads_), "write"));
+}
+
+TEST_F(OutputFiles, DevicesAndPipesMayBeSharedAndStayWhatTheyAre) {
+  EXPECT_EQ(run_msa("replay " + trace_ + " --all --plot /dev/null --json /dev/null").code, 0);
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+  EXPECT_TRUE(json::parse(run_msa("info --quiet --json /dev/stdout").out).contains("version"));
+  EXPECT_TRUE(json::parse(run_msa("info --json /dev/stderr").err).contains("version"));
+  const ProgramResult both = run_msa("info --json /dev/stdout");  // a file here: none is lost
+  EXPECT_EQ(both.out.rfind("version", 0), 0U);
+  EXPECT_TRUE(has(both.out, "\"version\""));
+}
+
+TEST(OptionalFile, HelpSaysWhenAFileNeedsTheEqualsSign) {
+  EXPECT_TRUE(has(run_msa("bench --help").out, "(--json=FILE where FILE could be taken for OP)"));
+  EXPECT_TRUE(has(run_msa("bench --help").out, "(--csv=FILE where FILE could be taken for OP)"));
+  EXPECT_TRUE(has(run_msa("replay --help").out, "could be taken for TRACE)"));
+  EXPECT_TRUE(has(run_msa("run --help").out, "could be taken for IN)"));
+  EXPECT_FALSE(has(run_msa("verify --help").out, "could be taken"));
 }
 
 TEST(Command, BenchReadsWorkloadFiles) {

@@ -118,9 +118,9 @@ TEST_F(ReplayCommand, RefusesWrongUseInWords) {
       {trace + " --all --kv f64", "'kv' is 'f64'; allowed: bf16, f16, e4m3, e5m2"},
       {trace + " --all --index-kv e5m2", "'index-kv' is e5m2; allowed: bf16, e4m3"},
       {trace + " --all --layout ABC", "'layout' is 'ABC'; allowed: LBHNC"},
-      {trace + " --all --draft 16", "'draft' is 16; allowed: 0 to 15"},
+      {trace + " --all --draft 16", "--draft: is '16'; allowed: whole numbers from 0 to 15"},
       {trace + " --all --pages 5", "'pages' is 5; allowed: at least 13, for request 0"},
-      {trace + " --all --chunk 0", "'chunk' is 0"},
+      {trace + " --all --chunk 0", "--chunk: is '0'; allowed: whole numbers from 1"},
       {"", "trace is required"}};
   for (const Case& c : cases) {
     const ProgramResult outcome = run_msa("replay " + c.arguments);

@@ -100,6 +100,13 @@ TEST(Readme, ItsCppExampleIsTheTestedProgram) {
       << "README.md must show examples/attend_minimal.cpp as it is, but for its first line";
 }
 
+TEST(Readme, ItsCppExampleIsShort) {
+  const std::string program = read(root / "examples/attend_minimal.cpp");
+  const std::size_t start = program.find("int main() {\n");
+  ASSERT_NE(start, std::string::npos);
+  EXPECT_LE(lines_of(program.substr(start)).size() - 2, 20U) << "lines in main";
+}
+
 TEST(Pages, LocalLinksLeadSomewhere) {
   const std::regex link(R"(\]\(([^)#\s]+)(#[^)]*)?\))");
   for (const fs::path& page : pages()) {

@@ -17,19 +17,23 @@
 namespace msa::verify {
 namespace {
 
-std::optional<Target> eager_target() {
-  std::vector<Target> targets;
-  add_cuda_targets(targets);
-  if (targets.empty()) return std::nullopt;
-  return targets.front();
+/// One for each CUDA backend.
+std::vector<Target> eager_targets() {
+  std::vector<Target> all, eager;
+  add_cuda_targets(all);
+  for (Target& t : all) {
+    if (t.name == "cuda-" + t.backend) eager.push_back(std::move(t));
+  }
+  return eager;
 }
 
 constexpr std::int64_t captured = 64;  // requests
 
-AttendSpec decode_spec(DType kv, std::int64_t m) {
+/// 64 requests: of one KV head, several CTAs share a request; of four, a CTA has several.
+AttendSpec decode_spec(DType kv, std::int64_t m, std::int64_t kv_heads) {
   AttendSpec s;
-  s.hq = 16;
-  s.hkv = 1;
+  s.hq = 16 * kv_heads;
+  s.hkv = kv_heads;
   s.kv = kv;
   s.batch.m = m;
   for (std::int64_t r = 0; r < captured; ++r) {
@@ -58,29 +62,57 @@ void leave(AttendProblem& problem, const AttendSpec& spec, std::int64_t real) {
 class Replay : public testing::TestWithParam<DType> {};
 
 TEST_P(Replay, of_64_requests_serves_fewer_with_other_lengths_and_tables) {
-  const std::optional<Target> eager = eager_target();
-  if (!eager) GTEST_SKIP() << "no CUDA device";
-  for (std::int64_t m : {1, 4}) {
-    AttendSpec spec = decode_spec(GetParam(), m);
-    const Target graph = replaying(*eager);
-    AttendProblem called(*eager, spec, Poison::nan), replayed(graph, spec, Poison::nan);
-    Judge judge;
-    for (std::int64_t real :
-         {captured, std::int64_t{63}, std::int64_t{5}, std::int64_t{1}, captured}) {
-      ++spec.page_seed;  // the same requests on other pages
-      const AttendProblem contents(*eager, spec, Poison::nan);
-      for (AttendProblem* problem : {&called, &replayed}) {
-        problem->take_contents(contents);
-        leave(*problem, spec, real);
+  const std::vector<Target> targets = eager_targets();
+  if (targets.empty()) GTEST_SKIP() << "no CUDA device";
+  struct Shape {
+    std::int64_t m, kv_heads;
+  };
+  for (const Target& eager : targets) {
+    for (const Shape shape : {Shape{1, 1}, Shape{4, 1}, Shape{1, 4}}) {
+      eager.activate();
+      AttendSpec spec = decode_spec(GetParam(), shape.m, shape.kv_heads);
+      const Target graph = replaying(eager);
+      AttendProblem called(eager, spec, Poison::nan), replayed(graph, spec, Poison::nan);
+      Judge judge;
+      for (std::int64_t real :
+           {captured, std::int64_t{63}, std::int64_t{5}, std::int64_t{1}, captured}) {
+        ++spec.page_seed;  // the same requests on other pages
+        const AttendProblem contents(eager, spec, Poison::nan);
+        for (AttendProblem* problem : {&called, &replayed}) {
+          problem->take_contents(contents);
+          leave(*problem, spec, real);
+        }
+        const AttendOutput want = called.run(judge), got = replayed.run(judge);
+        const std::string what = eager.name + ", " + std::to_string(real) + " of 64 requests";
+        judge.same_bits(got.out.data(), want.out.data(), 2, {called.tokens(), spec.hq, head_dim},
+                        what + ", out");
+        judge.same_bits(got.lse.data(), want.lse.data(), 4, {called.tokens(), spec.hq},
+                        what + ", lse");
       }
-      const AttendOutput want = called.run(judge), got = replayed.run(judge);
-      const std::string what = std::to_string(real) + " of 64 requests";
-      judge.same_bits(got.out.data(), want.out.data(), 2, {called.tokens(), spec.hq, head_dim},
-                      what + ", out");
-      judge.same_bits(got.lse.data(), want.lse.data(), 4, {called.tokens(), spec.hq},
-                      what + ", lse");
+      EXPECT_TRUE(judge.passed()) << judge.outcome().detail;
     }
-    EXPECT_TRUE(judge.passed()) << judge.outcome().detail;
+  }
+}
+
+/// Nothing is remembered by address: a cache that is freed, and another one that may lie in its
+/// place with other strides.
+TEST_P(Replay, of_nothing_is_needed_when_a_cache_is_allocated_anew) {
+  const std::vector<Target> targets = eager_targets();
+  if (targets.empty()) GTEST_SKIP() << "no CUDA device";
+  for (const Target& eager : targets) {
+    eager.activate();
+    AttendSpec spec = decode_spec(GetParam(), 1, 4);
+    std::optional<AttendOutput> first;
+    for (KVLayout layout : all_kv_layouts) {
+      spec.layout = layout;
+      Judge judge;
+      AttendProblem problem(eager, spec, Poison::nan);
+      const AttendOutput output = problem.run(judge);
+      if (!first) first = output;
+      judge.same_bits(output.out.data(), first->out.data(), 2,
+                      {problem.tokens(), spec.hq, head_dim}, eager.name + ", " + name(layout));
+      EXPECT_TRUE(judge.passed()) << judge.outcome().detail;
+    }
   }
 }
 

@@ -46,7 +46,7 @@ AttendSpec any_attend() {
 
 RC_GTEST_PROP(AttendProperty, AnyProblemMeetsTheReferenceAndIgnoresPoison, ()) {
   const AttendSpec spec = any_attend();
-  const Outcome outcome = check_attend(target(), spec);
+  const Outcome outcome = check_attend(target(any_turn()), spec);
   if (!outcome.passed) RC_FAIL(outcome.detail);
 }
 
@@ -64,7 +64,8 @@ RC_GTEST_PROP(AttendProperty, PlacementNeverChangesABit, ()) {
   b.workspace_cap = one_of<std::size_t>({0, 1 << 16, default_workspace_cap});
   if (a.batch.tokens() == 0) return;
   Judge judge;
-  AttendProblem first(target(), a, Poison::nan), second(target(), b, Poison::huge);
+  const Target& at = target(any_turn());
+  AttendProblem first(at, a, Poison::nan), second(at, b, Poison::huge);
   const AttendOutput x = first.run(judge), y = second.run(judge);
   judge.require(x.out == y.out, "out differs");
   judge.require(x.lse == y.lse, "lse differs");

@@ -35,7 +35,7 @@ IndexSpec any_index() {
 }
 
 RC_GTEST_PROP(IndexProperty, AnyProblemMeetsTheReferenceAndIgnoresPoison, ()) {
-  const Outcome outcome = check_index(target(), any_index());
+  const Outcome outcome = check_index(target(any_turn()), any_index());
   if (!outcome.passed) RC_FAIL(outcome.detail);
 }
 
@@ -54,7 +54,8 @@ RC_GTEST_PROP(IndexProperty, PlacementNeverChangesAnIdOrAScore, ()) {
   b.workspace_cap = one_of<std::size_t>({0, 1 << 12, default_workspace_cap});
   if (a.batch.tokens() == 0) return;
   Judge judge;
-  IndexProblem first(target(), a, Poison::nan), second(target(), b, Poison::huge);
+  const Target& at = target(any_turn());
+  IndexProblem first(at, a, Poison::nan), second(at, b, Poison::huge);
   const IndexOutput x = first.run(judge), y = second.run(judge);
   judge.require(x.ids == y.ids, "ids differ");
   judge.require(x.scores == y.scores, "scores differ");

@@ -42,7 +42,7 @@ WriteSpec any_write() {
 }
 
 RC_GTEST_PROP(WriteCacheProperty, AnyCallMeetsTheReferenceAndWritesNothingElse, ()) {
-  const Outcome outcome = check_write(target(), any_write());
+  const Outcome outcome = check_write(target(any_turn()), any_write());
   if (!outcome.passed) RC_FAIL(outcome.detail);
 }
 

@@ -523,7 +523,7 @@ TEST(ForwardErrors, EveryWrongArgumentIsListedAndTheOutputUntouched) {
   EXPECT_TRUE(mentions(found, {"'query'", "[83, 896]", "1024"}));
   EXPECT_TRUE(mentions(found, {"'output'", "1024"}));
   EXPECT_TRUE(mentions(found, {"'kv_cache'", "f16", "bf16"}));
-  EXPECT_TRUE(mentions(found, {"'kv_cache'", "5", "[pages, 2, 128, 256]"}));
+  EXPECT_TRUE(mentions(found, {"'kv_cache'", "5", "num_kv_heads = 2"}));
   EXPECT_EQ(found.size(), 4u);
   EXPECT_EQ(verify::snapshot(step.out), before);
 }
@@ -547,13 +547,95 @@ TEST(ForwardErrors, MissingSelectionAndShortRowsAreNamed) {
                          step.impl().forward(layer, step.query(), step.cache(), step.output(),
                                              step.context());
                        }),
-                       {"'selection'", "missing"}));
+                       {"'topk_indices'", "missing"}));
   const Tensor few = step.output().narrow(0, 0, 3);
   EXPECT_TRUE(mentions(failures_of([&] {
                          step.impl().forward(step.layer(), step.query(), step.cache(), few,
                                              step.context());
                        }),
-                       {"'out'", "3"}));
+                       {"'output'", "3"}));
+}
+
+TEST(ForwardErrors, EveryFaultIsListedAtOnceInTheCallsOwnWords) {
+  const Step step(mixed());
+  LayerContext layer = step.layer();
+  layer.topk_indices.dtype = DType::f32;
+  ConstTensor query = step.query();
+  query.dtype = DType::f32;
+  query.shape[1] = 500;
+  Tensor output = step.output();
+  output.shape[0] = 3;
+  Tensor cache = step.cache();
+  cache.dtype = DType::u8;
+  cache.shape[1] = 3;
+  cache.shape[2] = 64;
+  std::map<std::string, SparseMetadata> metadata = step.metadata;
+  metadata.begin()->second.batch.max_seq_len = -1;
+  ForwardContext context = step.context();
+  context.metadata = &metadata;
+  const auto found = [&](const std::vector<std::string>& failures, const char* call) {
+    for (const std::string& failure : failures) {
+      EXPECT_EQ(failure.rfind(call, 0), 0u) << failure;
+    }
+    EXPECT_TRUE(mentions(failures, {"'query' has dtype f32; allowed: bf16, f16"}));
+    EXPECT_TRUE(mentions(failures, {"'query' has 500 in dimension 1", "Hq·128 = 1024"}));
+    EXPECT_TRUE(mentions(failures, {"'output' has 3 in dimension 0"}));
+    EXPECT_TRUE(mentions(failures, {"'kv_cache' has dtype u8; allowed: bf16"}));
+    EXPECT_TRUE(mentions(failures, {"'kv_cache' has 3 heads; allowed: num_kv_heads = 2"}));
+    EXPECT_TRUE(mentions(failures, {"'kv_cache' has pages of 64 tokens; allowed: 128"}));
+    EXPECT_TRUE(mentions(failures, {"'topk_indices' has dtype f32; allowed: i32"}));
+    EXPECT_TRUE(mentions(failures, {"'max_seq_len' is -1"}));
+    EXPECT_EQ(failures.size(), 8u);
+  };
+  const SparseImpl impl = step.impl();
+  found(failures_of([&] { impl.forward(layer, query, cache, output, context); }),
+        "SparseImpl::forward: ");
+  found(failures_of([&] { impl.workspace_size(layer, query, cache, output, context); }),
+        "SparseImpl::forward: ");
+}
+
+TEST(ForwardErrors, TheIndexersFaultsAreListedAtOnce) {
+  const Step step(mixed());
+  LayerContext layer = step.layer();
+  layer.topk_indices.shape[2] = 3;
+  layer.topk_indices.dtype = DType::i64;
+  ConstTensor index_q = step.index_query();
+  index_q.dtype = DType::i32;
+  index_q.shape[1] = 255;
+  ConstTensor cache = step.index_cache.view();
+  cache.shape[1] = 64;
+  ConstTensor table = step.index_table();
+  table.dtype = DType::i64;
+  const auto failures =
+      failures_of([&] { step.indexer().forward(layer, index_q, cache, table, step.context()); });
+  for (const std::string& failure : failures) EXPECT_EQ(failure.rfind("Indexer::forward: ", 0), 0u);
+  EXPECT_TRUE(mentions(failures, {"'index_q' has dtype i32"}));
+  EXPECT_TRUE(mentions(failures, {"'index_q' has 255 in dimension 1", "Hi·128 = 256"}));
+  EXPECT_TRUE(mentions(failures, {"'topk_indices' has dtype i64"}));
+  EXPECT_TRUE(mentions(failures, {"'topk_indices' has 3 in dimension 2", "topk = 4"}));
+  EXPECT_TRUE(mentions(failures, {"'index_cache' has pages of 64 tokens"}));
+  EXPECT_TRUE(mentions(failures, {"'index_block_table' has dtype i64"}));
+}
+
+TEST(ForwardErrors, RanksThatDoNotExistAreNamed) {
+  const Step step(mixed());
+  for (const int rank : {-1, 6, 1 << 30}) {
+    const std::string text = "has rank " + std::to_string(rank);
+    LayerContext layer = step.layer();
+    ConstTensor query = step.query(), index_q = step.index_query();
+    Tensor output = step.output(), cache = step.cache();
+    layer.topk_indices.rank = query.rank = index_q.rank = output.rank = cache.rank = rank;
+    const auto failures =
+        failures_of([&] { step.impl().forward(layer, query, cache, output, step.context()); });
+    for (const char* argument : {"'query'", "'kv_cache'", "'output'", "'topk_indices'"}) {
+      EXPECT_TRUE(mentions(failures, {argument, text.c_str()})) << argument << rank;
+    }
+    EXPECT_TRUE(mentions(failures_of([&] {
+                           step.indexer().forward(layer, index_q, step.index_cache.view(),
+                                                  step.index_table(), step.context());
+                         }),
+                         {"'index_q'", text.c_str()}));
+  }
 }
 
 TEST(ForwardErrors, ImpossibleConfigurationsNameEveryField) {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -102,6 +104,7 @@ struct WrittenStep : Step {
   }
 
   Array qkv, positions, index_slots, cos_sin, norms;
+  std::vector<std::int32_t> short_lens;  // for a test's own seq_lens
   mutable std::vector<std::byte> workspace;
 };
 
@@ -190,6 +193,65 @@ TEST(LayerStep, LateFailureLeavesTheCachesUntouched) {
   args.attend.out.data = nullptr;  // only the last call could notice
   EXPECT_THROW(layer_step(args), Error);
   EXPECT_EQ(step.state(), before);
+}
+
+/// MSA_CHECK=1 for one scope.
+class CheckedMemory {
+ public:
+  CheckedMemory() { setenv("MSA_CHECK", "1", 1); }
+  CheckedMemory(const CheckedMemory&) = delete;
+  CheckedMemory& operator=(const CheckedMemory&) = delete;
+  ~CheckedMemory() { unsetenv("MSA_CHECK"); }
+};
+
+TEST(LayerStepMsaCheck, AHealthyStepPasses) {
+  const CheckedMemory on;
+  WrittenStep step(mixed());
+  step.topk.data<std::int32_t>()[0] = 2143289344;  // stale: no id before index_blocks has run
+  layer_step(step.args());
+  EXPECT_LE(verify::distance(step.result(), step.expected()).relative_l2, 4e-3);
+}
+
+TEST(LayerStepMsaCheck, WhatIsWrongInMemoryIsFoundBeforeAnythingIsWritten) {
+  struct Fault {
+    const char* text;
+    std::function<void(WrittenStep&, LayerStepArgs&)> make;
+  };
+  const Fault faults[] = {
+      {"write_cache: argument 'slot_mapping' holds slot 99999",
+       [](WrittenStep& s, LayerStepArgs&) { s.slots.data<std::int64_t>()[3] = 99999; }},
+      {"write_cache: argument 'positions' holds -1",
+       [](WrittenStep& s, LayerStepArgs&) { s.positions.data<std::int64_t>()[0] = -1; }},
+      {"index_blocks: argument 'block_table' holds page -1",
+       [](WrittenStep& s, LayerStepArgs&) { verify::i32(s.index_table_array, 1, 2) = -1; }},
+      {"attend: argument 'block_table' holds page 12345",
+       [](WrittenStep& s, LayerStepArgs&) { verify::i32(s.table_array, 3, 0) = 12345; }},
+      {"attend: argument 'seq_lens' holds 700",
+       [](WrittenStep&, LayerStepArgs& a) { a.attend.batch.max_seq_len = 699; }},
+      {"attend.batch.max_seq_len' is 600, 5 blocks; allowed: at least the 6 blocks",
+       [](WrittenStep& s, LayerStepArgs& a) {
+         // Of shorter requests than those that the indexer sees: ids past the bound would follow.
+         s.short_lens = {129, 600, 70, 263};
+         a.attend.batch.seq_lens = ConstTensor::dense(s.short_lens.data(), DType::i32, {4});
+         a.attend.batch.max_seq_len = 600;
+       }},
+  };
+  const CheckedMemory on;
+  for (const Fault& fault : faults) {
+    SCOPED_TRACE(fault.text);
+    WrittenStep step(mixed());
+    LayerStepArgs args = step.args();
+    fault.make(step, args);
+    const auto before = step.state();
+    try {
+      layer_step(args);
+      ADD_FAILURE() << "accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      EXPECT_NE(std::string(error.what()).find(fault.text), std::string::npos) << error.what();
+    }
+    EXPECT_EQ(step.state(), before);
+  }
 }
 
 }  // namespace

@@ -104,6 +104,28 @@ TEST_P(CpuAttend, EveryTypeMatchesTheReference) {
   }
 }
 
+TEST_P(CpuAttend, AHugeLogitWeighsOneBesideItself) {
+  for (double x : {10000.0, 60000.0}) {
+    AttendCase c({.decode_lens = {1},
+                  .prefill_lens = {{1, 1}},
+                  .q = DType::f16,
+                  .cache = DType::f16,
+                  .out = DType::f16});
+    for (std::int64_t i = 0; i < c.tokens * 16 * 128; ++i) store(DType::f16, c.q.data(), i, x);
+    for (std::int64_t request : {0, 1}) {
+      for (std::int64_t d = 0; d < 256; ++d) {
+        store(DType::f16, c.cache.data(), c.key_slot(request, 0) + d, d < 128 ? x : 1.0);
+      }
+    }
+    c.run(c.args());
+    const double logit = 128 * x * x * c.args().softmax_scale;
+    for (std::int64_t row = 0; row < c.tokens * 16; ++row) {
+      ASSERT_EQ(load(DType::f16, c.out.data(), row * 128), 1.0) << x;
+      ASSERT_NEAR(c.lse[row], logit, std::ldexp(logit, -17)) << x;
+    }
+  }
+}
+
 TEST_P(CpuAttend, NonCausalRowsSeeAllKeys) {
   AttendCase c({.m = 2, .decode_lens = {1, 400}, .prefill_lens = {{9, 300}}});
   AttendArgs args = c.args();

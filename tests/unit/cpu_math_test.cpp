@@ -106,6 +106,9 @@ TEST_P(CpuMath, Exp2OfSpecialValues) {
   x[4] = -126.0f;
   x[5] = -3e38f;
   x[6] = -1.0f;
+  x[7] = 0.3f;
+  x[8] = 3e38f;
+  x[9] = HUGE_VALF;
   std::vector<float> y(16);
   MSA_CPU_CHOOSE(exp2_all)(x.data(), 16, y.data());
   EXPECT_EQ(y[0], 1.0f);
@@ -115,7 +118,8 @@ TEST_P(CpuMath, Exp2OfSpecialValues) {
   EXPECT_EQ(y[4], 0.0f);
   EXPECT_EQ(y[5], 0.0f);
   EXPECT_EQ(y[6], 0.5f);
-  for (int i = 7; i < 16; ++i) EXPECT_EQ(y[i], 0.0f);
+  for (int i = 7; i < 10; ++i) EXPECT_EQ(y[i], 1.0f);
+  for (int i = 10; i < 16; ++i) EXPECT_EQ(y[i], 0.0f);
 }
 
 TEST_P(CpuMath, ProbabilitiesRoundToNearestEven) {

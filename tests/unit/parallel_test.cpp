@@ -209,14 +209,17 @@ TEST(ParallelThreads, CountComesFromTheEnvironment) {
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
   };
   EXPECT_TRUE(in_child("3", [] { return num_threads() == 3 && cpu_info().threads == 3; }));
+  EXPECT_TRUE(in_child("4096", [] { return num_threads() == 4096; }));
   EXPECT_TRUE(in_child("", [] { return num_threads() >= 1; }));
-  for (const char* wrong : {"0", "-1", "two", "3x", "99999999999", " 3"}) {
+  for (const char* wrong : {"0", "-1", "two", "3x", "4097", "536870912", "99999999999", " 3"}) {
     EXPECT_TRUE(in_child(wrong, [&] {
       try {
         num_threads();
         return false;
       } catch (const Error& e) {
-        return std::string(e.what()).find(wrong) != std::string::npos;
+        const std::string what = e.what();
+        return what.find("MSA_THREADS is '" + std::string(wrong) + "'") != std::string::npos &&
+               what.find("from 1 to 4096") != std::string::npos;
       }
     })) << wrong;
   }

@@ -10,6 +10,7 @@
 #include "cli/bench/grid.h"
 #include "cli/bench/report.h"
 #include "cli/command.h"
+#include "cli/options.h"
 #include "cli/system_info.h"
 #include "cpu/isa.h"
 #include "msa/device.h"
@@ -73,21 +74,27 @@ class Bench final : public Command {
         ->check(CLI::IsMember({"decode", "prefill", "index", "write", "layer", "all"}));
     const char* shapes = "Shapes (lists separated by commas; they replace values of the grid)";
     const auto list = [&](const char* option, auto& values, const char* type, const char* help) {
-      app.add_option(option, values, help)
+      return app.add_option(option, values, help)
           ->type_name(type)
           ->delimiter(',')
           ->allow_extra_args(false)
           ->group(shapes);
     };
+    const auto counts = [&](const char* option, std::vector<std::int64_t>& values, const char* type,
+                            const char* help) {
+      list(option, values, type, help)->check(whole_number<std::int64_t>(0));
+    };
     list("--shard", shapes_.shard, "HQ/HKV", "Query and KV heads");
     list("--kv", shapes_.kv, "TYPE", "Cache type: bf16, f16, e4m3, e5m2");
     list("--layout", shapes_.layout, "NAME", "Cache layout: LBHNC, LBNHC, LHBNC, …");
-    list("--batch", shapes_.batch, "N", "Requests");
-    list("--m", shapes_.m, "M", "Query tokens of a decode request");
-    list("--tokens", shapes_.tokens, "N", "Query tokens of a prefill request");
-    list("--context", shapes_.context, "N", "Keys of a request (prefill: before its tokens)");
-    list("--keep", shapes_.keep, "X", "Share of blocks kept from token to token (prefill)");
-    list("--seed", shapes_.seed, "N", "Seed of selections and tables");
+    counts("--batch", shapes_.batch, "N", "Requests");
+    counts("--m", shapes_.m, "M", "Query tokens of a decode request");
+    counts("--tokens", shapes_.tokens, "N", "Query tokens of a prefill request");
+    counts("--context", shapes_.context, "N", "Keys of a request (prefill: before its tokens)");
+    list("--keep", shapes_.keep, "X", "Share of blocks kept from token to token (prefill)")
+        ->check(number(0, 1));
+    list("--seed", shapes_.seed, "N", "Seed of selections and tables")
+        ->check(whole_number<std::uint64_t>());
     app.add_option("--workloads", workloads_, "JSON lines, one workload a line")->type_name("FILE");
     app.add_option("--backend", backend_,
                    "A backend's name, or all (default: the first that is on)")
@@ -98,19 +105,27 @@ class Bench final : public Command {
         ->type_name("FILE|NAME");
     app.add_option("--min-time", effort_.min_seconds, "Seconds to measure each case (default 1)")
         ->type_name("S")
-        ->check(CLI::Range(0.0, 3600.0));
+        ->check(number(0, 3600));
     app.add_option("--pool-gb", pool_gb_, "Size of the paged cache in GB (default: about 1)")
         ->type_name("GB")
-        ->check(CLI::Range(0.001, 4096.0));
-    app.add_option("--csv", csv_, "Write a CSV table to FILE, or to stdout without FILE")
-        ->type_name("[FILE]")
-        ->expected(0, 1)
-        ->group("Output");
+        ->check(number(0.001, 4096));
+    add_file_option(app, "--csv", csv_, "a CSV table");
     app.footer(
         "A line for each case: median time of a call, 10th to 90th percentile, useful operations\n"
         "and compulsory bytes a second, and the share of what the machine can do (c: limited by\n"
         "arithmetic, m: by memory), both limits measured in the same run. Successive calls use\n"
         "other pages, so that none is found in a processor cache.");
+  }
+
+  std::vector<NamedFile> inputs() const override {
+    std::vector<NamedFile> files;
+    if (!workloads_.empty()) files.push_back({"--workloads", workloads_});
+    if (std::filesystem::exists(baseline_)) files.push_back({"--baseline", baseline_});
+    return files;
+  }
+  std::vector<NamedFile> outputs() const override {
+    if (!csv_) return {};
+    return {{"--csv", *csv_}};
   }
 
   int run(Console& console) override {

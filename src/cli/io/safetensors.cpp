@@ -11,12 +11,12 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
+#include "cli/io/output_file.h"
 #include "msa/error.h"
 
 namespace msa::cli {
@@ -303,16 +303,15 @@ void write_safetensors(const std::string& path, std::span<const TensorToStore> t
   text.append((data_alignment - (length_bytes + text.size()) % data_alignment) % data_alignment,
               ' ');
 
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  OutputFile file(path);
   const std::uint64_t length = text.size();
-  file.write(reinterpret_cast<const char*>(&length), length_bytes);
-  file.write(text.data(), static_cast<std::streamsize>(text.size()));
+  file.write({reinterpret_cast<const char*>(&length), length_bytes});
+  file.write(text);
   for (const TensorToStore& tensor : tensors) {
-    file.write(static_cast<const char*>(tensor.view.data),
-               static_cast<std::streamsize>(tensor.view.numel() * size_of(tensor.view.dtype)));
+    file.write({static_cast<const char*>(tensor.view.data),
+                static_cast<std::size_t>(tensor.view.numel()) * size_of(tensor.view.dtype)});
   }
-  file.close();
-  if (!file) fail(path, fmt::format("cannot be written ({})", std::strerror(errno)));
+  file.commit();
 }
 
 const char* safetensors_name(DType type) {

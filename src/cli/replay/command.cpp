@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "cli/options.h"
 #include "cli/replay/plot.h"
 #include "cli/replay/replay.h"
 #include "cli/replay/report.h"
@@ -55,17 +56,23 @@ class Replay final : public Command {
   void add_options(CLI::App& app) override {
     app.add_option("trace", trace_, "Mooncake JSON lines or Azure CSV")
         ->required()
-        ->type_name("FILE");
+        ->type_name("TRACE");
     add_amount(app);
     add_layer(app);
     add_serving(app);
-    app.add_option(
-        "--verify-rows", options_.verify_rows,
-        "Rows checked against the f64 reference each step (default: what some percent of "
-        "the time pay for)");
+    add_count(app, "--verify-rows", options_.verify_rows,
+              "Rows checked against the f64 reference each step (default: what some percent of "
+              "the time pay for)");
     app.add_option("--seed", options_.seed, "Seed of activations, drafts and samples")
-        ->capture_default_str();
+        ->capture_default_str()
+        ->check(whole_number<std::uint64_t>());
     app.add_option("--plot", plot_, "Draw the run into an SVG file")->type_name("FILE");
+  }
+
+  std::vector<NamedFile> inputs() const override { return {{"TRACE", trace_}}; }
+  std::vector<NamedFile> outputs() const override {
+    if (plot_.empty()) return {};
+    return {{"--plot", plot_}};
   }
 
   int run(Console& console) override {
@@ -96,13 +103,13 @@ class Replay final : public Command {
 
  private:
   void add_amount(CLI::App& app) {
-    auto* requests = app.add_option("--requests", options_.requests,
-                                    "Serve the first N requests (default: what the budget allows)")
-                         ->check(CLI::PositiveNumber);
+    auto* requests = add_count(app, "--requests", options_.requests,
+                               "Serve the first N requests (default: what the budget allows)");
     app.add_flag("--all", options_.all, "Serve the whole trace")->excludes(requests);
     app.add_option("--budget-seconds", options_.budget_seconds,
                    "Time to plan for where the number of requests is not given")
-        ->capture_default_str();
+        ->capture_default_str()
+        ->check(number(1e-3, 1e9));
   }
 
   void add_layer(CLI::App& app) {
@@ -116,19 +123,25 @@ class Replay final : public Command {
     app.add_option("--layout", layout_, "Order of the main cache, outermost dimension first")
         ->capture_default_str();
     app.add_option("--threads", threads_, "Threads, as MSA_THREADS (default: all usable cores)")
-        ->check(CLI::PositiveNumber);
+        ->check(whole_number<int>(1));
   }
 
   void add_serving(CLI::App& app) {
-    app.add_option("--chunk", options_.chunk, "Tokens of a step; prompts are split accordingly")
+    add_count(app, "--chunk", options_.chunk, "Tokens of a step; prompts are split accordingly")
         ->capture_default_str();
-    app.add_option("--max-batch", options_.max_batch, "Requests running at once")
+    add_count(app, "--max-batch", options_.max_batch, "Requests running at once")
         ->capture_default_str();
     app.add_option("--draft", options_.draft, "Draft tokens of a speculative decode step, 0 to 15")
-        ->capture_default_str();
-    app.add_option("--pages", options_.pages,
-                   "Pages of the main cache (default: what the trace needs, within 1.5 GB)")
-        ->check(CLI::PositiveNumber);
+        ->capture_default_str()
+        ->check(whole_number<std::int64_t>(0, max_decode_query_len - 1));
+    add_count(app, "--pages", options_.pages,
+              "Pages of the main cache (default: what the trace needs, within 1.5 GB)");
+  }
+
+  /// An option of a number from 1 up.
+  static CLI::Option* add_count(CLI::App& app, const char* name, std::int64_t& value,
+                                const char* help) {
+    return app.add_option(name, value, help)->check(whole_number<std::int64_t>(1));
   }
 
   void announce(const Console& console, const ReplayReport& report) const {

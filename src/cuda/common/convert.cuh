@@ -1,6 +1,7 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cfloat>
 #include <cstdint>
 #include <cstring>
 
@@ -118,6 +119,14 @@ __device__ inline void store(DType type, void* data, std::int64_t index, float x
     default:
       static_cast<float*>(data)[index] = x;
   }
+}
+
+/// The largest number of f16, or of bf16.
+__device__ inline float largest_of(bool f16) { return f16 ? 65504.0f : 0x1.FEp127f; }
+
+/// Finite values past ±`most` become it; infinity and NaN stay.
+__device__ inline float clamp_finite(float x, float most) {
+  return fabsf(x) <= FLT_MAX ? fminf(fmaxf(x, -most), most) : x;
 }
 
 /// `x` rounded to bf16 or f16, and back.

@@ -256,11 +256,13 @@ __device__ void add_values(const AttendParams& p, std::int64_t start, int keys, 
   for (; key < keys; ++key) add(key, load<type>(p.v.data, start + key * p.v.token));
 }
 
-/// out = Σ P · V / Σ P · v_scale, LSE = ln of the sum of exponentials.
+/// out = Σ P · V / Σ P · v_scale, LSE = ln of the sum of exponentials. P is rounded and its sum is
+/// not, so that the quotient may pass the largest V by a little; out's type may end there.
 template <int rows, int n>
 __device__ void write_rows(const AttendParams& p, std::int64_t token, std::int64_t head, int column,
                            int first, const float* out, const Shared<rows>& s) {
   const float v_scale = p.v_scale.value();
+  const float most = largest_of(p.out_type == DType::f16);
 #pragma unroll
   for (int r = 0; r < n; ++r) {
     if (first + r >= p.group) break;
@@ -268,7 +270,8 @@ __device__ void write_rows(const AttendParams& p, std::int64_t token, std::int64
     // Adding 0 leaves one sign of zero.
     const float x = sum == 0 ? 0.0f : out[r] * (1.0f / sum) * v_scale + 0.0f;
     const std::int64_t q_head = head * p.group + first + r;
-    store(p.out_type, p.out, token * p.out_token + q_head * p.out_head + column, x);
+    store(p.out_type, p.out, token * p.out_token + q_head * p.out_head + column,
+          clamp_finite(x, most));
   }
   const int g = static_cast<int>(threadIdx.x);
   if (p.lse == nullptr || g >= p.group) return;

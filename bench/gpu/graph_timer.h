@@ -1,0 +1,28 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <functional>
+
+/// \file
+/// Times of captured calls.
+
+namespace msa::bench {
+
+/// Microseconds a call, over replays of a graph.
+struct GraphTime {
+  double median = 0, fastest = 0, slowest = 0;
+};
+
+/// How the calls of a graph follow each other.
+enum class Edges {
+  full,       // a call starts when the one before has ended: it stands alone
+  dependent,  // as captured: a dependent launch sets itself up while the one before ends
+};
+
+/// Captures `calls` calls of run(i), i = 0, 1, …, in one graph and times `replays` replays of it.
+GraphTime time_graph(cudaStream_t stream, int calls, int replays, Edges edges,
+                     const std::function<void(int)>& run);
+
+}  // namespace msa::bench

@@ -1,0 +1,36 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+/// \file
+/// What the card itself can do, measured in the same run as the operators: kernels, as a copy call
+/// inside a graph is slower than one.
+
+namespace msa::bench {
+
+/// Copies `bytes` (a multiple of 16) with the whole device.
+void launch_copy(void* to, const void* from, std::size_t bytes, cudaStream_t stream);
+
+/// Fetches `tiles` (page, head) tiles of `tile_bytes` (64, 32 or 16 KB) at random places of the
+/// pool into shared memory through a tensor map, and does nothing with them. 3 CTAs a SM with two
+/// stages of 32 KB each, the best of the shapes tried for the decode kernel.
+class Gather {
+ public:
+  Gather(const void* pool, std::size_t pool_bytes, std::size_t tile_bytes, std::int64_t tiles);
+  Gather(const Gather&) = delete;
+  Gather& operator=(const Gather&) = delete;
+  ~Gather();
+
+  void launch(std::uint32_t seed, cudaStream_t stream) const;
+  std::size_t bytes() const;
+
+ private:
+  struct State;
+  State* state_;
+};
+
+}  // namespace msa::bench

@@ -1,0 +1,129 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+/// \file
+/// wgmma, the warpgroup matrix product of SM90: D[64, n] += A[64, 16] · B[16, n], f32 sums of exact
+/// products of two 16-bit types. Own text, as cuda::ptx has none.
+///
+/// D's registers of a thread (lane = 4 g + c of warp w): for each 8 columns j: {row 16 w + g,
+/// columns 8 j + 2 c and + 1}, then the same of row 16 w + g + 8. A's registers: {row g, columns
+/// 2 c and + 1}, row g + 8, then both of columns + 8.
+
+namespace msa::cuda::ptx {
+
+/// The type of A and B.
+enum class Operand { bf16, f16 };
+
+/// A matrix in shared memory: rows of 128 bytes, 128-byte swizzle, 1,024-byte groups of 8 rows that
+/// lie one after the other. `address`: of the first row, plus 32 bytes for every k step inside it
+/// (or 2,048 bytes where the rows run along k).
+__device__ inline std::uint64_t matrix_descriptor(std::uint32_t address) {
+  constexpr std::uint64_t swizzle_128 = std::uint64_t{1} << 62;
+  constexpr std::uint64_t group_stride = std::uint64_t{1024 >> 4} << 32;
+  constexpr std::uint64_t unused_stride = std::uint64_t{1} << 16;
+  return swizzle_128 | group_stride | unused_stride | (address & 0x3ffff) >> 4;
+}
+
+/// Registers written before this may be read by the products that follow.
+__device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ inline void wgmma_commit() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+/// All products of this warpgroup but those of the last `pending` commits are done: their registers
+/// and shared memory are free.
+template <int pending = 0>
+__device__ inline void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
+}
+
+/// A warpgroup's threads give up registers beyond `count`, or get as many (setmaxnreg).
+template <int count>
+__device__ inline void keep_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count));
+}
+template <int count>
+__device__ inline void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count));
+}
+
+#define MSA_F4(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define MSA_F8(d, i) MSA_F4(d, i), MSA_F4(d, i + 4)
+#define MSA_F16(d, i) MSA_F8(d, i), MSA_F8(d, i + 8)
+#define MSA_D4 "{%0, %1, %2, %3}"
+#define MSA_D8 "{%0, %1, %2, %3, %4, %5, %6, %7}"
+#define MSA_D16 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}"
+#define MSA_WGMMA(n, type, list) \
+  "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." #type "." #type " " list ", "
+/// A in shared memory; operands after D's: descriptors of A and B, whether D counts, A's direction.
+#define MSA_WGMMA_SHARED(n, type, list, a, b, keep, along_m, ...)                               \
+  asm volatile("{.reg .pred p; setp.ne.b32 p, %" #keep                                          \
+               ", 0; " MSA_WGMMA(n, type, list) "%" #a ", %" #b ", p, 1, 1, %" #along_m ", 0;}" \
+               : __VA_ARGS__                                                                    \
+               : "l"(a_matrix), "l"(b_matrix), "r"(keep_d), "n"(a_along_m)                      \
+               : "memory")
+/// A in registers.
+#define MSA_WGMMA_REGISTERS(n, type, list, a0, a1, a2, a3, b, keep, ...)                         \
+  asm volatile("{.reg .pred p; setp.ne.b32 p, %" #keep                                           \
+               ", 0; " MSA_WGMMA(n, type, list) "{%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b \
+                                                ", p, 1, 1, 0;}"                                 \
+               : __VA_ARGS__                                                                     \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_matrix), "r"(keep_d)          \
+               : "memory")
+
+/// D = A · B, plus D where `keep_d` is not 0. `a_along_m`: A's rows in memory run along m
+/// ([k][m], 1), else along k ([m][k], 0).
+template <Operand type, int a_along_m, int registers>
+__device__ inline void wgmma(float (&d)[registers], std::uint64_t a_matrix, std::uint64_t b_matrix,
+                             int keep_d) {
+  constexpr bool bf16 = type == Operand::bf16;
+  if constexpr (registers == 4 && bf16) {
+    MSA_WGMMA_SHARED(8, bf16, MSA_D4, 4, 5, 6, 7, MSA_F4(d, 0));
+  } else if constexpr (registers == 4) {
+    MSA_WGMMA_SHARED(8, f16, MSA_D4, 4, 5, 6, 7, MSA_F4(d, 0));
+  } else if constexpr (registers == 8 && bf16) {
+    MSA_WGMMA_SHARED(16, bf16, MSA_D8, 8, 9, 10, 11, MSA_F8(d, 0));
+  } else if constexpr (registers == 8) {
+    MSA_WGMMA_SHARED(16, f16, MSA_D8, 8, 9, 10, 11, MSA_F8(d, 0));
+  } else if constexpr (registers == 16 && bf16) {
+    MSA_WGMMA_SHARED(32, bf16, MSA_D16, 16, 17, 18, 19, MSA_F16(d, 0));
+  } else {
+    static_assert(registers == 16, "n is 8, 16 or 32");
+    MSA_WGMMA_SHARED(32, f16, MSA_D16, 16, 17, 18, 19, MSA_F16(d, 0));
+  }
+}
+
+/// The same with A in registers, f16 alone: what fp8 is widened to.
+template <int registers>
+__device__ inline void wgmma(float (&d)[registers], const std::uint32_t (&a)[4],
+                             std::uint64_t b_matrix, int keep_d) {
+  if constexpr (registers == 4) {
+    MSA_WGMMA_REGISTERS(8, f16, MSA_D4, 4, 5, 6, 7, 8, 9, MSA_F4(d, 0));
+  } else if constexpr (registers == 8) {
+    MSA_WGMMA_REGISTERS(16, f16, MSA_D8, 8, 9, 10, 11, 12, 13, MSA_F8(d, 0));
+  } else {
+    static_assert(registers == 16, "n is 8, 16 or 32");
+    MSA_WGMMA_REGISTERS(32, f16, MSA_D16, 16, 17, 18, 19, 20, 21, MSA_F16(d, 0));
+  }
+}
+
+#undef MSA_F4
+#undef MSA_F8
+#undef MSA_F16
+#undef MSA_D4
+#undef MSA_D8
+#undef MSA_D16
+#undef MSA_WGMMA
+#undef MSA_WGMMA_SHARED
+#undef MSA_WGMMA_REGISTERS
+
+/// Four 8 x 8 matrices of 16-bit elements, transposed, into shared memory: lane l names the row of
+/// 16 bytes that gets column l mod 8 of matrix l / 8.
+__device__ inline void store_matrices_transposed(std::uint32_t row, const std::uint32_t (&x)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row),
+               "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
+               : "memory");
+}
+
+}  // namespace msa::cuda::ptx

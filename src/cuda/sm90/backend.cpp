@@ -1,0 +1,89 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#include "cuda/backend.h"
+#include "cuda/common/device.h"
+#include "cuda/common/launch.h"
+#include "cuda/common/range.h"
+#include "cuda/portable/operators.h"
+#include "cuda/sm90/decode/decode.h"
+
+namespace msa::cuda {
+namespace {
+
+constexpr int hopper = 90;
+
+/// The prefill rows of a batch as a call of their own.
+AttendArgs prefill_part(AttendArgs a) {
+  const std::int64_t decoded = a.batch.num_decode_tokens();
+  const std::int64_t tokens = a.batch.num_actual_tokens - decoded;
+  const auto skip = [&](auto& tensor) { tensor = tensor.narrow(0, decoded, tokens); };
+  skip(a.q);
+  skip(a.selection);
+  skip(a.out);
+  if (a.lse.given()) skip(a.lse);
+  for (ConstTensor* t : {&a.batch.seq_lens, &a.batch.block_table}) {
+    *t = t->narrow(0, a.batch.num_decodes, a.batch.num_prefills);
+  }
+  a.batch.num_decodes = 0;
+  a.batch.num_actual_tokens = tokens;
+  return a;
+}
+
+class Sm90Backend final : public Backend {
+ public:
+  const char* name() const override { return "sm90"; }
+  Reasons unavailable() const override {
+    static const Reasons reasons = device_reasons(hopper, hopper);
+    return reasons;
+  }
+
+  Reasons supports(const AttendArgs& a) const override {
+    if (a.q.device.type != DeviceType::cuda) {
+      return {"the sm90 backend serves tensors in memory of a CUDA device only"};
+    }
+    if (capability(a.q.device.index) != hopper) {
+      return {"the tensors' device has no compute capability 9.0"};
+    }
+    return sm90::decode::reasons(a);
+  }
+  Reasons supports(const IndexArgs&) const override { return no_kernel(); }
+  Reasons supports(const IndexScoresArgs&) const override { return no_kernel(); }
+  Reasons supports(const SelectArgs&) const override { return no_kernel(); }
+  Reasons supports(const MergeArgs&) const override { return no_kernel(); }
+  Reasons supports(const WriteCacheArgs&) const override { return no_kernel(); }
+  Reasons supports(const InsertCacheArgs&) const override { return no_kernel(); }
+  Reasons supports(const CopyPagesArgs&) const override { return no_kernel(); }
+
+  std::size_t workspace_size(const AttendArgs&) const override { return 0; }
+  std::size_t workspace_size(const IndexArgs&) const override { return 0; }
+  std::size_t workspace_size(const IndexScoresArgs&) const override { return 0; }
+  std::size_t workspace_size(const SelectArgs&) const override { return 0; }
+
+  /// The batch's decode rows by the decode kernel, its prefill rows by the portable one.
+  void run(const AttendArgs& a) const override {
+    const Range range("attend");
+    const DeviceGuard guard("attend", a.q.device.index);
+    sm90::decode::attend(a);
+    if (a.batch.num_actual_tokens > a.batch.num_decode_tokens()) {
+      portable::attend(prefill_part(a));
+    }
+  }
+  void run(const IndexArgs&) const override {}
+  void run(const IndexScoresArgs&) const override {}
+  void run(const SelectArgs&) const override {}
+  void run(const MergeArgs&) const override {}
+  void run(const WriteCacheArgs&) const override {}
+  void run(const InsertCacheArgs&) const override {}
+  void run(const CopyPagesArgs&) const override {}
+
+ private:
+  static Reasons no_kernel() { return {"the sm90 backend has a kernel for attend only"}; }
+};
+
+}  // namespace
+
+const Backend& sm90_backend() {
+  static const Sm90Backend instance;
+  return instance;
+}
+
+}  // namespace msa::cuda

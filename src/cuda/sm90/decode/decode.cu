@@ -1,0 +1,95 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#include "cuda/sm90/decode/decode.h"
+
+#include <string>
+
+#include "cuda/common/tensor_map.h"
+#include "cuda/sm90/decode/config.h"
+#include "cuda/sm90/decode/launch.h"
+#include "cuda/sm90/decode/params.h"
+#include "cuda/sm90/decode/plan.h"
+
+namespace msa::cuda::sm90::decode {
+namespace {
+
+Params make_params(const AttendArgs& a) {
+  const ConstTensor& cache = a.kv_cache.shape_view();
+  Params p{};
+  p.k = tile_map("attend", a.kv_cache.k_view());
+  p.v = tile_map("attend", a.kv_cache.v_view());
+
+  p.q = a.q.ptr<std::uint16_t>();
+  p.q_token = a.q.stride[0];
+  p.q_head = a.q.stride[1];
+  p.q_is_f16 = a.q.dtype == DType::f16;
+  p.q_aligned =
+      reinterpret_cast<std::uintptr_t>(p.q) % 8 == 0 && p.q_token % 4 == 0 && p.q_head % 4 == 0;
+
+  p.selection = a.selection.ptr<std::int32_t>();
+  p.selection_token = a.selection.stride[0];
+  p.selection_list = a.selection.shape[1] == 1 ? 0 : a.selection.stride[1];
+  p.selection_slot = a.selection.stride[2];
+  p.topk = static_cast<int>(a.selection.shape[2]);
+  p.slot_factor = row_factor(p.topk);
+  p.batch = BatchView(a.batch);
+  p.pages = cache.shape[0];
+
+  p.out = a.out.ptr<std::uint16_t>();
+  p.out_token = a.out.stride[0];
+  p.out_head = a.out.stride[1];
+  p.out_is_f16 = a.out.dtype == DType::f16;
+  p.out_aligned = reinterpret_cast<std::uintptr_t>(p.out) % 16 == 0 && p.out_token % 8 == 0 &&
+                  p.out_head % 8 == 0;
+  p.lse = a.lse.given() ? a.lse.ptr<float>() : nullptr;
+  p.lse_token = a.lse.stride[0];
+  p.lse_head = a.lse.stride[1];
+
+  p.softmax_scale = a.softmax_scale;
+  p.k_scale = ScaleView(a.k_scale);
+  p.v_scale = ScaleView(a.v_scale);
+  p.causal = a.causal;
+  p.rank = a.kv_shard.rank;
+  p.world = a.kv_shard.world;
+
+  p.m = static_cast<int>(a.batch.decode_query_len);
+  p.kv_heads = static_cast<int>(cache.shape[1]);
+  p.group = static_cast<int>(a.q.shape[1] / cache.shape[1]);
+  p.row_factor = row_factor(p.group);
+  p.rows = item_rows(p.m, p.group);
+  p.row_groups = (p.m + p.rows - 1) / p.rows;
+  p.capacity = p.rows * p.topk;
+  // Of each item, out alone has 256 bytes: 2^31 of them exceed any device.
+  p.items = static_cast<int>(a.batch.num_decodes * p.kv_heads * p.row_groups);
+  return p;
+}
+
+}  // namespace
+
+Reasons reasons(const AttendArgs& args) {
+  if (args.batch.num_decodes == 0)
+    return {"the sm90 kernel serves decode requests; there are none"};
+  if (args.q.device.index >= max_devices) {
+    return {"the sm90 kernel serves the first " + std::to_string(max_devices) + " devices"};
+  }
+  Reasons all = tensor_map_reasons("K", args.kv_cache.k_view());
+  const Reasons v = tensor_map_reasons("V", args.kv_cache.v_view());
+  all.insert(all.end(), v.begin(), v.end());
+  return all;
+}
+
+void attend(const AttendArgs& args) {
+  Params params = make_params(args);
+  const int device = args.q.device.index;
+  switch (args.kv_cache.shape_view().dtype) {
+    case DType::bf16:
+      return launch_bf16(params, device, args.stream);
+    case DType::f16:
+      return launch_f16(params, device, args.stream);
+    case DType::e4m3:
+      return launch_e4m3(params, device, args.stream);
+    default:
+      return launch_e5m2(params, device, args.stream);
+  }
+}
+
+}  // namespace msa::cuda::sm90::decode

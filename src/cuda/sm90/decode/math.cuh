@@ -1,0 +1,584 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <type_traits>
+
+#include "cuda/sm90/decode/cta.cuh"
+#include "cuda/sm90/decode/fold.cuh"
+#include "cuda/sm90/decode/queries.cuh"
+#include "cuda/sm90/decode/traits.cuh"
+#include "cuda/sm90/decode/write.cuh"
+
+/// \file
+/// The warpgroup that computes. Both products are transposed ("swapAB"), as the queries are few:
+/// S^T[128 keys, n] = K · Q^T and O^T[128, n] += V^T · P^T, each two wgmma tiles of 64 rows.
+///
+/// A thread is lane 4 g + c of warp w. It holds columns 8 j + 2 c and + 1 for each j < n / 8, and
+/// of each tile the rows 16 w + g and + 8.
+
+namespace msa::cuda::sm90::decode {
+
+template <class Cache, int n>
+class Math {
+ public:
+  __device__ Math(const Params& p, const Cta<n>& cta)
+      : p_(p),
+        cta_(cta),
+        s_(cta.shared),
+        thread_(static_cast<int>(threadIdx.x)),
+        warp_(thread_ / warp_size),
+        lane_(thread_ % warp_size),
+        has_two_(has_two(cta.cluster_rank, p.cluster, n)) {
+    if (thread_ < n) s_.row[thread_] = row_of(thread_, p.row_factor);
+  }
+
+  /// Sums this CTA's pages of the item.
+  __device__ void sum(const Item& item) {
+    const Queries<Cache, n> queries(p_, item);  // the loads start before the list is complete
+    seq_len_ = length_of(p_, item);
+    queries.store(p_, s_);
+    ptx::fence_async_proxy();
+    sync();
+    ptx::wait(s_.list_full[list_.slot], list_.parity);
+    length_ = s_.list_count[list_.slot];
+    clear(total_);
+    clear(group_);
+    for (int segment = cta_.first_segment; segment < cta_.end_segment; ++segment) {
+      begin_segment();
+      const int end = segment_begin(segment + 1, length_, n);
+      for (int i = segment_begin(segment, length_, n); i < end; ++i) page(item, i);
+      if constexpr (grouped) {
+        if (!fresh_)
+          fold(
+              group_, [&](int i) { return segment_stats(i); }, o_);
+      }
+      if (segment + 1 == cta_.end_segment) break;
+      // Of two results that are handed over apart, the first waits in the total.
+      if (ends_partial(segment, p_.cluster, n)) fold_group();
+    }
+    __syncwarp();
+    if (lane_ == 0) ptx::arrive(s_.list_free[list_.slot]);
+    list_.advance(lists, 1);
+  }
+
+  /// Pages of the item's list.
+  __device__ int length() const { return length_; }
+
+  /// Hands this CTA's groups over to the cluster.
+  __device__ void publish() const {
+    sync();  // every warp is done with the ring, where the results go
+    const auto stats_of = [&](int i) { return group_stats(i); };
+    if (has_two_) {
+      put(
+          0, [&](int i) { return total_.stats[i]; }, total_.o);
+      put(1, stats_of, group_o());
+    } else {
+      put(0, stats_of, group_o());
+    }
+  }
+
+  /// Writes the rows of an item that is this CTA's alone.
+  __device__ void write(const Item& item) {
+    fold_group();
+    exchange_sums();
+    const float v_scale = p_.v_scale.value();
+#pragma unroll
+    for (int i = 0; i < columns; ++i) {
+      const Stats stats = {total_.stats[i].x, total_sum(i)};
+      if (thread_ < 4) s_.stats[column(i / 2) + i % 2] = stats;  // one thread of each column
+      const Normalize normalize(stats, v_scale);
+      const int at = 4 * (i / 2) + i % 2;
+#pragma unroll
+      for (int tile = 0; tile < 2; ++tile) {
+        o_[tile][at] = normalize(total_.o[tile][at]);
+        o_[tile][at + 2] = normalize(total_.o[tile][at + 2]);
+      }
+    }
+    store_rows();
+    sync();
+    copy_rows(item);
+  }
+
+ private:
+  static constexpr int pairs = n / 8;         // of columns
+  static constexpr int columns = n / 4;       // of a thread
+  static constexpr int accumulators = n / 2;  // of a thread and tile
+  static constexpr int k_steps = head_dim / 16;
+  static constexpr int boxes = Cache::widens ? 1 : 2;  // of K, and of V
+  /// Batches of widened registers in use by the tensor cores while the next is widened.
+  static constexpr int batches_in_flight = n <= 16 ? 1 : 0;
+  static constexpr bool grouped = segments_per_group(n) > 1;
+
+  __device__ void sync() const { ptx::sync_threads(1, math_threads); }
+
+  __device__ void begin_segment() {
+    fresh_ = true;
+#pragma unroll
+    for (int i = 0; i < columns; ++i) {
+      maximum_[i] = -INFINITY;
+      sum_[i] = 0;
+    }
+  }
+
+  /// One page of the list enters the segment.
+  __device__ void page(const Item& item, int index) {
+    const std::int32_t id = cta_.list(list_).id[index];
+    const std::int32_t rows = cta_.list(list_).rows[index];
+    float s[2][accumulators];
+    logits(s);
+    const std::int32_t first_key = id * page_size;
+    if (rows == (1 << item.rows) - 1) {
+      scale(s);
+    } else {
+      scale_chosen(rows, s);
+    }
+    // The first row sees the least.
+    if (item.visible(p_, seq_len_, 0) - first_key < page_size) mask(item, first_key, s);
+    softmax(s);
+    store_transposed([](float first, float second) { return pack<Cache::product>(first, second); },
+                     s);
+
+    const int keys = seq_len_ - first_key;  // the page's slots that hold a key of the request
+    if (keys < page_size) clear_values(keys);
+    ptx::fence_async_proxy();
+    sync();  // P is complete
+    values();
+    fresh_ = false;
+  }
+
+  /// S^T of the next page, which it takes off the ring. Columns 0-63 and 64-127 of K are summed
+  /// apart: wgmma cuts bits off at every step where it adds small products to a large sum, and with
+  /// one q element of 1e5 eight steps exceed LSE's bound.
+  __device__ void logits(float (&s)[2][accumulators]) {
+    float upper[2][accumulators];
+    products(s, upper);
+#pragma unroll
+    for (int i = 0; i < 2 * accumulators; ++i) {
+      s[i / accumulators][i % accumulators] += upper[i / accumulators][i % accumulators];
+    }
+  }
+
+  __device__ void products(float (&lower)[2][accumulators], float (&upper)[2][accumulators]) {
+    const std::uint32_t q = ptx::shared_address(s_.queries);
+    if constexpr (Cache::widens) {
+      await(ring_);
+      const int g = lane_ / 4, c = lane_ % 4;
+      const unsigned char* key = cta_.slot(ring_) + (16 * warp_ + g) * 128;
+      // Batch b: four k steps, from chunks 2 c + b mod 2, of the keys of tile b / 2. The chunks are
+      // free of bank conflicts, as key mod 8 is g.
+      uint4 low = {}, high = {};
+      const auto load = [&](int b) {
+        const unsigned char* from = key + b / 2 * 64 * 128 + ((2 * c + b % 2) ^ g) * 16;
+        low = *reinterpret_cast<const uint4*>(from);
+        high = *reinterpret_cast<const uint4*>(from + 8 * 128);
+      };
+      load(0);
+#pragma unroll
+      for (int b = 0; b < 4; ++b) {
+        const std::uint32_t words[2][4] = {{low.x, low.y, low.z, low.w},
+                                           {high.x, high.y, high.z, high.w}};
+        std::uint32_t a[4][4];
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          Cache::widen(words[0][k], a[k][0], a[k][2]);
+          Cache::widen(words[1][k], a[k][1], a[k][3]);
+        }
+        if (b < 3) load(b + 1);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          ptx::wgmma((b % 2 == 0 ? lower : upper)[b / 2], a[k],
+                     ptx::matrix_descriptor(q + operand_step(b % 2 * 4 + k)), k > 0);
+        }
+        ptx::wgmma_commit();
+        ptx::wgmma_wait<batches_in_flight>();
+      }
+      ptx::wgmma_wait();
+      release(1);
+    } else {
+      ptx::RingPlace second = ring_;
+      second.advance(p_.slots, 1);
+      await(ring_);
+      await(second);
+      const std::uint32_t keys[] = {ptx::shared_address(cta_.slot(ring_)),
+                                    ptx::shared_address(cta_.slot(second))};
+      ptx::wgmma_fence();
+#pragma unroll
+      for (int k = 0; k < k_steps; ++k) {
+        const std::uint32_t a = keys[k / 4] + k % 4 * 32;
+#pragma unroll
+        for (int tile = 0; tile < 2; ++tile) {
+          ptx::wgmma<Cache::product, 0>((k < 4 ? lower : upper)[tile],
+                                        ptx::matrix_descriptor(a + tile * 64 * 128),
+                                        ptx::matrix_descriptor(q + operand_step(k)), k % 4 > 0);
+        }
+      }
+      ptx::wgmma_commit();
+      ptx::wgmma_wait();
+      release(2);
+    }
+  }
+
+  /// O^T += V^T · P^T of the page whose logits came before.
+  __device__ void values() {
+    const std::uint32_t p = ptx::shared_address(s_.weights);
+    if constexpr (Cache::widens) {
+      await(ring_);
+      const int g = lane_ / 4, c = lane_ % 4;
+      // Rows of the tiles are the columns 32 w + 4 g + {0, 1 | 2, 3} of V, four bytes of a key.
+      const unsigned char* base = cta_.slot(ring_) + g % 4 * 4;
+      const int chunk = 2 * warp_ + g / 4;
+      std::uint32_t even[4], odd[4];  // of two k steps: keys 2 c and 2 c + 1 of each eight
+      const auto load = [&](int begin) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const unsigned char* key = base + (16 * begin + 8 * i + 2 * c) * 128;
+          even[i] = *reinterpret_cast<const std::uint32_t*>(key + ((chunk ^ (2 * c)) * 16));
+          odd[i] =
+              *reinterpret_cast<const std::uint32_t*>(key + 128 + ((chunk ^ (2 * c + 1)) * 16));
+        }
+      };
+      load(0);
+#pragma unroll
+      for (int begin = 0; begin < k_steps; begin += 2) {
+        std::uint32_t a[2][2][4];  // [k step][tile]
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int half = i % 2;
+          std::uint32_t(&first)[4] = a[i / 2][0], (&second)[4] = a[i / 2][1];
+          Cache::widen(__byte_perm(even[i], odd[i], 0x5140), first[2 * half], first[2 * half + 1]);
+          Cache::widen(__byte_perm(even[i], odd[i], 0x7362), second[2 * half],
+                       second[2 * half + 1]);
+        }
+        if (begin + 2 < k_steps) load(begin + 2);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int step = 0; step < 2; ++step) {
+          const int k = begin + step;
+#pragma unroll
+          for (int tile = 0; tile < 2; ++tile) {
+            ptx::wgmma(o_[tile], a[step][tile], ptx::matrix_descriptor(p + operand_step(k)),
+                       k > 0 || !fresh_);
+          }
+        }
+        ptx::wgmma_commit();
+        ptx::wgmma_wait<batches_in_flight>();
+      }
+      ptx::wgmma_wait();
+      release(1);
+    } else {
+      ptx::RingPlace second = ring_;
+      second.advance(p_.slots, 1);
+      await(ring_);
+      await(second);
+      const std::uint32_t v[] = {ptx::shared_address(cta_.slot(ring_)),
+                                 ptx::shared_address(cta_.slot(second))};
+      ptx::wgmma_fence();
+#pragma unroll
+      for (int k = 0; k < k_steps; ++k) {
+#pragma unroll
+        for (int tile = 0; tile < 2; ++tile) {
+          ptx::wgmma<Cache::product, 1>(o_[tile], ptx::matrix_descriptor(v[tile] + k * 16 * 128),
+                                        ptx::matrix_descriptor(p + operand_step(k)),
+                                        k > 0 || !fresh_);
+        }
+      }
+      ptx::wgmma_commit();
+      ptx::wgmma_wait();
+      release(2);
+    }
+  }
+
+  /// Offset of k step `k` in Q or P.
+  __device__ static int operand_step(int k) { return k / 4 * (n * 128) + k % 4 * 32; }
+
+  __device__ void await(const ptx::RingPlace& place) const {
+    ptx::wait(s_.slot_full[place.slot], place.parity);
+  }
+  /// This warp is done with the next `count` slots.
+  __device__ void release(int count) {
+    for (int i = 0; i < count; ++i) {
+      __syncwarp();
+      if (lane_ == 0) ptx::arrive(s_.slot_free[ring_.slot]);
+      ring_.advance(p_.slots, 1);
+    }
+  }
+
+  __device__ int column(int pair) const { return 8 * pair + 2 * (lane_ % 4); }
+
+  /// Rounded here whatever follows: contracted with the subtraction of the maximum, a huge logit
+  /// would differ from itself.
+  __device__ void scale(float (&s)[2][accumulators]) const {
+#pragma unroll
+    for (int j = 0; j < pairs; ++j) {
+      const float2 factor = *reinterpret_cast<const float2*>(&s_.factor[column(j)]);
+#pragma unroll
+      for (int tile = 0; tile < 2; ++tile) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          float* x = &s[tile][4 * j + 2 * half];
+          x[0] = __fmul_rn(x[0], factor.x);
+          x[1] = __fmul_rn(x[1], factor.y);
+        }
+      }
+    }
+  }
+
+  /// The same, and −inf in columns whose row did not choose the page.
+  __device__ void scale_chosen(std::int32_t rows, float (&s)[2][accumulators]) const {
+#pragma unroll
+    for (int i = 0; i < columns; ++i) {
+      const int at = 4 * (i / 2) + i % 2, own = column(i / 2) + i % 2;
+      const float factor = s_.factor[own];
+      const float shift = rows >> s_.row[own] & 1 ? 0.0f : -INFINITY;
+#pragma unroll
+      for (int tile = 0; tile < 2; ++tile) {
+        s[tile][at] = fmaf(s[tile][at], factor, shift);
+        s[tile][at + 2] = fmaf(s[tile][at + 2], factor, shift);
+      }
+    }
+  }
+
+  /// −inf for keys that a column's row does not see.
+  __device__ void mask(const Item& item, std::int32_t first_key,
+                       float (&s)[2][accumulators]) const {
+    const int key = 16 * warp_ + lane_ / 4;
+#pragma unroll
+    for (int i = 0; i < columns; ++i) {
+      const int keys = item.visible(p_, seq_len_, s_.row[column(i / 2) + i % 2]) - first_key;
+#pragma unroll
+      for (int tile = 0; tile < 2; ++tile) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          float& x = s[tile][4 * (i / 2) + 2 * half + i % 2];
+          if (key + 64 * tile + 8 * half >= keys) x = -INFINITY;
+        }
+      }
+    }
+  }
+
+  /// Logits become weights over the segment's new maximum; what was summed before shrinks.
+  __device__ void softmax(float (&s)[2][accumulators]) {
+    float largest[columns];
+#pragma unroll
+    for (int i = 0; i < columns; ++i) {
+      const int at = 4 * (i / 2) + i % 2;
+      float x = fmaxf(fmaxf(s[0][at], s[0][at + 2]), fmaxf(s[1][at], s[1][at + 2]));
+      for (int lanes = 4; lanes < warp_size; lanes *= 2) {
+        x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, lanes));
+      }
+      largest[i] = x;
+    }
+    if (lane_ < 4) {
+#pragma unroll
+      for (int i = 0; i < columns; ++i) s_.maximum[column(i / 2) + i % 2][warp_] = largest[i];
+    }
+    sync();  // every warp's maxima are there, and P of the page before has been used
+#pragma unroll
+    for (int i = 0; i < columns; ++i) {
+      const auto& all = *reinterpret_cast<const float4*>(s_.maximum[column(i / 2) + i % 2]);
+      const float before = maximum_[i];
+      maximum_[i] = fmaxf(fmaxf(fmaxf(all.x, all.y), fmaxf(all.z, all.w)), before);
+      const float shift = shift_of(maximum_[i]);
+      const float shrink = exp2_fast(before - shift);
+      float total = 0;
+      const int at = 4 * (i / 2) + i % 2;
+#pragma unroll
+      for (int tile = 0; tile < 2; ++tile) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          float& x = s[tile][at + 2 * half];
+          x = exp2_fast(x - shift);
+          total += x;
+        }
+      }
+      sum_[i] = __fmaf_rn(sum_[i], shrink, total);
+      if (!fresh_) {
+#pragma unroll
+        for (int tile = 0; tile < 2; ++tile) {
+          o_[tile][at] *= shrink;
+          o_[tile][at + 2] *= shrink;
+        }
+      }
+    }
+  }
+
+  /// Tiles of 64 rows, transposed, as [n][128] of 16 bits in P's place: P, or the rows of out.
+  template <class Pack>
+  __device__ void store_transposed(Pack pack_two, const float (&x)[2][accumulators]) const {
+    // Matrix i of a lane's address: tile i / 2, rows 16 w + 8 (i mod 2) of it, 8 columns.
+    const int matrix = lane_ / 8, row = lane_ % 8;
+    const int chunk = (2 * warp_ + matrix % 2) ^ row;
+    const std::uint32_t address =
+        ptx::shared_address(s_.weights) + matrix / 2 * (n * 128) + row * 128 + chunk * 16;
+#pragma unroll
+    for (int j = 0; j < pairs; ++j) {
+      const std::uint32_t bits[] = {
+          pack_two(x[0][4 * j], x[0][4 * j + 1]), pack_two(x[0][4 * j + 2], x[0][4 * j + 3]),
+          pack_two(x[1][4 * j], x[1][4 * j + 1]), pack_two(x[1][4 * j + 2], x[1][4 * j + 3])};
+      ptx::store_matrices_transposed(address + j * 8 * 128, bits);
+    }
+  }
+
+  /// The sums of a column's 32 threads come together.
+  __device__ void exchange_sums() const {
+#pragma unroll
+    for (int i = 0; i < columns; ++i) {
+      float x = total_.stats[i].y;
+      for (int lanes = 4; lanes < warp_size; lanes *= 2) {
+        x += __shfl_xor_sync(0xffffffffu, x, lanes);
+      }
+      if (lane_ < 4) s_.sum[column(i / 2) + i % 2][warp_] = x;
+    }
+    sync();
+  }
+  __device__ float total_sum(int i) const {
+    const auto& parts = *reinterpret_cast<const float4*>(s_.sum[column(i / 2) + i % 2]);
+    return (parts.x + parts.y) + (parts.z + parts.w);
+  }
+
+  /// Slots of the page past the request's last key may hold anything, and 0 · NaN is NaN.
+  __device__ void clear_values(int keys) const {
+    ptx::RingPlace place = ring_;
+    for (int box = 0; box < boxes; ++box) {
+      await(place);
+      for (int i = keys * 8 + thread_; i < page_size * 8; i += math_threads) {
+        reinterpret_cast<uint4*>(cta_.slot(place))[i] = {0, 0, 0, 0};
+      }
+      place.advance(p_.slots, 1);
+    }
+  }
+
+  /// A run of pages: its segments or groups so far.
+  struct Run {
+    float o[2][accumulators];
+    Stats stats[columns];
+  };
+  struct NoRun {};  // where a group is one segment, that alone holds its numbers
+
+  __device__ static void clear(NoRun&) {}
+  __device__ static void clear(Run& run) {
+#pragma unroll
+    for (int i = 0; i < columns; ++i) run.stats[i] = no_keys();
+#pragma unroll
+    for (int i = 0; i < 2 * accumulators; ++i) run.o[i / accumulators][i % accumulators] = 0;
+  }
+
+  /// The sum is this thread's part of it: weights are the same for all threads of a column, so that
+  /// folding parts and adding them up at the end saves an exchange for every segment.
+  __device__ Stats segment_stats(int i) const { return {maximum_[i], sum_[i]}; }
+  __device__ Stats group_stats(int i) const {
+    if constexpr (grouped) return group_.stats[i];
+    return segment_stats(i);
+  }
+  __device__ const float (&group_o() const)[2][accumulators] {
+    if constexpr (grouped) return group_.o;
+    return o_;
+  }
+
+  /// The group joins the total.
+  __device__ void fold_group() {
+    if (grouped || !fresh_)
+      fold(
+          total_, [&](int i) { return group_stats(i); }, group_o());
+    clear(group_);
+  }
+
+  /// A part joins the run.
+  template <class PartStats>
+  __device__ void fold(Run& run, PartStats stats, const float (&o)[2][accumulators]) const {
+#pragma unroll
+    for (int i = 0; i < columns; ++i) {
+      const int at = 4 * (i / 2) + i % 2;
+      const Fold fold(run.stats[i], stats(i));
+      run.stats[i] = fold.stats;
+#pragma unroll
+      for (int tile = 0; tile < 2; ++tile) {
+        run.o[tile][at] = fold(run.o[tile][at], o[tile][at]);
+        run.o[tile][at + 2] = fold(run.o[tile][at + 2], o[tile][at + 2]);
+      }
+    }
+  }
+
+  /// The first element of V's row in a thread's registers of tile `tile`, half `half`.
+  __device__ int element(int tile, int half) const {
+    const int g = lane_ / 4;
+    if constexpr (Cache::widens) return 32 * warp_ + 4 * g + 2 * tile + half;
+    return 64 * tile + 16 * warp_ + g + 8 * half;
+  }
+
+  template <class PartStats>
+  __device__ void put(int slot, PartStats stats, const float (&o)[2][accumulators]) const {
+    float* rows = cta_.partial(slot);
+#pragma unroll
+    for (int i = 0; i < columns; ++i) {
+      float* row = rows + (column(i / 2) + i % 2) * partial_stride;
+      row[partial_sum + 8 * warp_ + lane_ / 4] = stats(i).y;
+      if (thread_ < 4) row[partial_maximum] = stats(i).x;
+      const int at = 4 * (i / 2) + i % 2;
+#pragma unroll
+      for (int tile = 0; tile < 2; ++tile) {
+        row[element(tile, 0)] = o[tile][at];
+        row[element(tile, 1)] = o[tile][at + 2];
+      }
+    }
+  }
+
+  /// o_ as rows of out's type in P's place.
+  __device__ void store_rows() const {
+    if constexpr (Cache::widens) {
+#pragma unroll
+      for (int i = 0; i < columns; ++i) {
+        const int at = 4 * (i / 2) + i % 2;
+        const uint2 bits = {pack_out(p_, o_[0][at], o_[0][at + 2]),
+                            pack_out(p_, o_[1][at], o_[1][at + 2])};
+        *reinterpret_cast<uint2*>(s_.weights +
+                                  operand_offset<n>(column(i / 2) + i % 2, element(0, 0))) = bits;
+      }
+    } else {
+      store_transposed([&](float first, float second) { return pack_out(p_, first, second); }, o_);
+    }
+  }
+
+  /// Eight elements a thread.
+  __device__ void copy_rows(const Item& item) const {
+    constexpr int chunks = head_dim / 8;
+    for (int i = thread_; i < item.rows * p_.group * chunks; i += math_threads) {
+      const int column = i / chunks, first = i % chunks * 8;
+      const auto bits =
+          *reinterpret_cast<const uint4*>(s_.weights + operand_offset<n>(column, first));
+      const OutRow row(p_, item, s_.row[column], column);
+      if (p_.out_aligned) {
+        *reinterpret_cast<uint4*>(row.out + first) = bits;
+      } else {
+        const std::uint32_t words[] = {bits.x, bits.y, bits.z, bits.w};
+#pragma unroll
+        for (int e = 0; e < 8; ++e) {
+          row.out[first + e] = static_cast<std::uint16_t>(words[e / 2] >> e % 2 * 16);
+        }
+      }
+      if (first == 0) row.write_lse(p_, s_.stats[column]);
+    }
+  }
+
+  const Params& p_;
+  const Cta<n>& cta_;
+  Shared<n>& s_;
+  int thread_, warp_, lane_;
+  bool has_two_;  // results to hand over
+  std::int32_t seq_len_ = 0;
+  ptx::RingPlace ring_;
+  ptx::RingPlace list_;
+
+  // The segment.
+  float o_[2][accumulators];
+  float maximum_[columns];
+  float sum_[columns];  // of this thread's keys
+  bool fresh_ = true;   // no page yet: O is not initialized
+
+  int length_ = 0;
+  std::conditional_t<grouped, Run, NoRun> group_;
+  Run total_;
+};
+
+}  // namespace msa::cuda::sm90::decode

@@ -1,0 +1,60 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/common/ptx/wgmma.cuh"
+#include "msa/types.h"
+
+/// \file
+/// What differs between the cache types: the type of the products, and how 8 bits become 16.
+
+namespace msa::cuda::sm90::decode {
+
+/// 16-bit caches: tiles are operands as they lie in shared memory.
+struct Bf16Cache {
+  static constexpr bool widens = false;
+  static constexpr ptx::Operand product = ptx::Operand::bf16;
+};
+struct F16Cache {
+  static constexpr bool widens = false;
+  static constexpr ptx::Operand product = ptx::Operand::f16;
+};
+
+/// 8-bit caches: every value is exact in f16; registers hold the operand.
+struct E4m3Cache {
+  static constexpr bool widens = true;
+  static constexpr ptx::Operand product = ptx::Operand::f16;
+
+  /// Bytes 0 and 1, then 2 and 3, as pairs of f16.
+  __device__ static void widen(std::uint32_t bytes, std::uint32_t& low, std::uint32_t& high) {
+    asm("{.reg .b16 a, b; mov.b32 {a, b}, %2; cvt.rn.f16x2.e4m3x2 %0, a; "
+        "cvt.rn.f16x2.e4m3x2 %1, b;}"
+        : "=r"(low), "=r"(high)
+        : "r"(bytes));
+  }
+};
+struct E5m2Cache {
+  static constexpr bool widens = true;
+  static constexpr ptx::Operand product = ptx::Operand::f16;
+
+  /// e5m2 is the upper half of an f16.
+  __device__ static void widen(std::uint32_t bytes, std::uint32_t& low, std::uint32_t& high) {
+    low = __byte_perm(bytes, 0, 0x1404);
+    high = __byte_perm(bytes, 0, 0x3424);
+  }
+};
+
+/// Two numbers of the product type, each rounded once: `first` in the low half.
+template <ptx::Operand type>
+__device__ inline std::uint32_t pack(float first, float second) {
+  std::uint32_t bits;
+  if constexpr (type == ptx::Operand::bf16) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(second), "f"(first));
+  } else {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(second), "f"(first));
+  }
+  return bits;
+}
+
+}  // namespace msa::cuda::sm90::decode
