@@ -139,14 +139,16 @@ void Progress::update(std::int64_t done) {
   if (drawn_ && now - last_ < std::chrono::milliseconds(100)) return;
   last_ = now;
   const double seconds = std::chrono::duration<double>(now - start_).count();
-  fmt::print(stderr, "\r\x1b[K{}", progress_text(label_, unit_, done, total_, seconds));
+  // A terminal that went away is no reason to stop the work, so nothing here throws.
+  const std::string line = "\r\x1b[K" + progress_text(label_, unit_, done, total_, seconds);
+  std::fputs(line.c_str(), stderr);
   std::fflush(stderr);
   drawn_ = true;
 }
 
 void Progress::clear() {
   if (!drawn_) return;
-  fmt::print(stderr, "\r\x1b[K");
+  std::fputs("\r\x1b[K", stderr);
   std::fflush(stderr);
   drawn_ = false;
 }

@@ -203,6 +203,7 @@ void backwards(void*, std::int64_t tasks, Body body, void* context) {
 void interleaved(void* threads, std::int64_t tasks, Body body, void* context) {
   const int n = *static_cast<int*>(threads);
   std::vector<std::thread> workers;
+  workers.reserve(static_cast<std::size_t>(n));
   for (int w = 0; w < n; ++w) {
     workers.emplace_back([=] {
       for (std::int64_t i = w; i < tasks; i += n) body(context, i);

@@ -60,7 +60,7 @@ void Judge::same_bits(const void* a, const void* b, std::size_t element_bytes,
 std::string coordinates(std::int64_t index, const std::vector<std::int64_t>& dims) {
   std::string text;
   for (std::size_t i = dims.size(); i-- > 0;) {
-    text = std::to_string(index % dims[i]) + (text.empty() ? "" : ", ") + text;
+    text.insert(0, std::to_string(index % dims[i]) + (text.empty() ? "" : ", "));
     index /= dims[i];
   }
   return "[" + text + "]";

@@ -20,10 +20,12 @@ Outcome check_concurrent(const Target& target, const Spec& spec, int callers) {
   const auto want = problem.run(judge);
   std::vector<Judge> judges(callers);
   std::vector<std::unique_ptr<Problem>> problems;
+  problems.reserve(static_cast<std::size_t>(callers));
   for (int i = 0; i < callers; ++i) {
     problems.push_back(std::make_unique<Problem>(target, spec, Poison::huge));
   }
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<std::size_t>(callers));
   for (int i = 0; i < callers; ++i) {
     threads.emplace_back([&, i] {
       for (int call = 0; call < 3; ++call) {

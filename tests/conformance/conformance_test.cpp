@@ -6,12 +6,14 @@
 #include <memory>
 #include <sstream>
 
+#include "msa/device.h"
 #include "verify/memory.h"
 #include "verify/verify.h"
 
 /// \file
 /// Registers every case of the conformance grid once per target, as
-/// `<op>_<group>.<name>/<target>`; CMakeLists.txt makes one ctest entry of each suite.
+/// `<op>_<group>.<name>/<target>`; CMakeLists.txt makes one ctest entry of each suite. With
+/// --chosen-set, the CPU is one target: the instruction set in use.
 
 namespace msa::verify {
 namespace {
@@ -61,9 +63,14 @@ class SuitesTest : public testing::Test {
   std::vector<std::string> suites_;
 };
 
-void register_all() {
+void register_all(bool chosen_set_only) {
   std::vector<std::string> suites;
-  const std::vector<Target> all_targets = targets();
+  std::vector<Target> all_targets = targets();
+  if (chosen_set_only) {
+    const std::string chosen = "cpu-" + cpu_info().isa;
+    std::erase_if(all_targets,
+                  [&](const Target& t) { return t.backend == "cpu" && t.name != chosen; });
+  }
   for (const Case& c : all_cases()) {
     const std::string suite = c.op + "_" + c.group;
     if (suites.empty() || suites.back() != suite) suites.push_back(suite);
@@ -94,6 +101,6 @@ TEST(conformance, AReadOfAGuardBandIsAFault) {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  msa::verify::register_all();
+  msa::verify::register_all(argc > 1 && std::string(argv[1]) == "--chosen-set");
   return RUN_ALL_TESTS();
 }

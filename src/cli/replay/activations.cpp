@@ -92,7 +92,7 @@ std::int64_t Activations::target(const Content& content, std::int64_t position, 
                                  int topic) const {
   if (topic == 0) return 0;
   const std::int64_t period = std::int64_t{16} << topic;  // 32 … 2048 tokens
-  const auto slot = static_cast<std::uint64_t>(head * topics + topic);
+  const auto slot = static_cast<std::uint64_t>(std::int64_t{head} * topics + topic);
   const auto phase =
       static_cast<std::int64_t>(below(mix(seed_, 7, slot), static_cast<std::uint64_t>(period)));
   const std::int64_t epoch = (position + phase) / period;
