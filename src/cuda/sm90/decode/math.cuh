@@ -196,26 +196,18 @@ class Math {
       ptx::wgmma_wait();
       release(1);
     } else {
-      ptx::RingPlace second = ring_;
-      second.advance(p_.slots, 1);
-      await(ring_);
-      await(second);
-      const std::uint32_t keys[] = {ptx::shared_address(cta_.slot(ring_)),
-                                    ptx::shared_address(cta_.slot(second))};
-      ptx::wgmma_fence();
+      with_two_boxes([&](const std::uint32_t(&keys)[2]) {
 #pragma unroll
-      for (int k = 0; k < k_steps; ++k) {
-        const std::uint32_t a = keys[k / 4] + k % 4 * 32;
+        for (int k = 0; k < k_steps; ++k) {
+          const std::uint32_t a = keys[k / 4] + k % 4 * 32;
 #pragma unroll
-        for (int tile = 0; tile < 2; ++tile) {
-          ptx::wgmma<Cache::product, 0>((k < 4 ? lower : upper)[tile],
-                                        ptx::matrix_descriptor(a + tile * 64 * 128),
-                                        ptx::matrix_descriptor(q + operand_step(k)), k % 4 > 0);
+          for (int tile = 0; tile < 2; ++tile) {
+            ptx::wgmma<Cache::product, 0>((k < 4 ? lower : upper)[tile],
+                                          ptx::matrix_descriptor(a + tile * 64 * 128),
+                                          ptx::matrix_descriptor(q + operand_step(k)), k % 4 > 0);
+          }
         }
-      }
-      ptx::wgmma_commit();
-      ptx::wgmma_wait();
-      release(2);
+      });
     }
   }
 
@@ -267,26 +259,35 @@ class Math {
       ptx::wgmma_wait();
       release(1);
     } else {
-      ptx::RingPlace second = ring_;
-      second.advance(p_.slots, 1);
-      await(ring_);
-      await(second);
-      const std::uint32_t v[] = {ptx::shared_address(cta_.slot(ring_)),
-                                 ptx::shared_address(cta_.slot(second))};
-      ptx::wgmma_fence();
+      with_two_boxes([&](const std::uint32_t(&v)[2]) {
 #pragma unroll
-      for (int k = 0; k < k_steps; ++k) {
+        for (int k = 0; k < k_steps; ++k) {
 #pragma unroll
-        for (int tile = 0; tile < 2; ++tile) {
-          ptx::wgmma<Cache::product, 1>(o_[tile], ptx::matrix_descriptor(v[tile] + k * 16 * 128),
-                                        ptx::matrix_descriptor(p + operand_step(k)),
-                                        k > 0 || !fresh_);
+          for (int tile = 0; tile < 2; ++tile) {
+            ptx::wgmma<Cache::product, 1>(o_[tile], ptx::matrix_descriptor(v[tile] + k * 16 * 128),
+                                          ptx::matrix_descriptor(p + operand_step(k)),
+                                          k > 0 || !fresh_);
+          }
         }
-      }
-      ptx::wgmma_commit();
-      ptx::wgmma_wait();
-      release(2);
+      });
     }
+  }
+
+  /// Multiplies by K or V of a page of 16-bit elements, which lie in the ring's next two boxes, and
+  /// takes them off the ring.
+  template <class Multiply>
+  __device__ void with_two_boxes(Multiply multiply) {
+    ptx::RingPlace second = ring_;
+    second.advance(p_.slots, 1);
+    await(ring_);
+    await(second);
+    const std::uint32_t boxes[] = {ptx::shared_address(cta_.slot(ring_)),
+                                   ptx::shared_address(cta_.slot(second))};
+    ptx::wgmma_fence();
+    multiply(boxes);
+    ptx::wgmma_commit();
+    ptx::wgmma_wait();
+    release(2);
   }
 
   /// Offset of k step `k` in Q or P.
