@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "cuda/common/device.h"
 #include "msa/device.h"
 
 /// \file
@@ -83,24 +84,11 @@ CudaMemory& memory() {
 
 }  // namespace
 
-namespace {
-
-/// The backend serves some device of the machine, perhaps another one than the targets'.
-bool first_device_is_hopper() {
-  int major = 0, minor = 0;
-  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0),
-        "cudaDeviceGetAttribute");
-  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0),
-        "cudaDeviceGetAttribute");
-  return major == 9 && minor == 0;
-}
-
-}  // namespace
-
 void add_cuda_targets(std::vector<Target>& targets) {
   for (const BackendInfo& backend : backends()) {
     if (backend.name == "cpu" || !backend.reasons.empty()) continue;
-    if (backend.name == "sm90" && !first_device_is_hopper()) continue;
+    // The backend serves some device of the machine, perhaps another one than the targets'.
+    if (backend.name == "sm90" && cuda::capability(0) != 90) continue;
     Target t;
     t.name = "cuda-" + std::string(backend.name);
     t.backend = backend.name;

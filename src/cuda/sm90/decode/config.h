@@ -2,8 +2,8 @@
 #pragma once
 
 #include <vector_types.h>
-#include <cstddef>
 
+#include <cstddef>
 #include <cstdint>
 
 #include "cuda/sm90/decode/plan.h"
