@@ -1,8 +1,9 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include <set>
-#include <utility>
+#include <bit>
+#include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "cuda/sm90/decode/config.h"
@@ -15,33 +16,49 @@ namespace {
 
 constexpr int all_columns[] = {8, 16, 32};
 
-TEST(DecodePlan, RowsAndColumnsFitTheProducts) {
+TEST(DecodePlan, RowsAndColumnsFitTheProductsAndTheLists) {
   for (int group = 1; group <= max_group; ++group) {
     for (int m = 1; m <= 16; ++m) {
-      const int rows = item_rows(m, group);
-      EXPECT_GE(rows, 1);
-      EXPECT_LE(rows, m);
-      EXPECT_LE(rows, max_rows);
-      EXPECT_LE(rows * group, padded_columns(rows * group));
-      EXPECT_LE(padded_columns(rows * group), max_columns);
+      for (int topk = 1; topk <= max_topk; ++topk) {
+        const int rows = item_rows(m, group, topk);
+        ASSERT_GE(rows, 1);
+        ASSERT_LE(rows, m);
+        ASSERT_LE(rows * topk, max_ids);
+        ASSERT_LE(rows * group, padded_columns(rows * group));
+        ASSERT_LE(padded_columns(rows * group), max_columns);
+      }
     }
   }
-  EXPECT_EQ(item_rows(1, 16), 1);
-  EXPECT_EQ(item_rows(4, 16), 2);
-  EXPECT_EQ(item_rows(4, 8), 4);
+  EXPECT_EQ(item_rows(1, 16, 16), 1);
+  EXPECT_EQ(item_rows(4, 16, 16), 2);
+  EXPECT_EQ(item_rows(4, 8, 16), 4);
+  EXPECT_EQ(item_rows(16, 1, 16), 16);
+  EXPECT_EQ(item_rows(16, 1, 64), 8);
 }
 
 TEST(DecodePlan, DivisionByAProductIsExact) {
   for (int size = 1; size <= max_topk; ++size) {
-    for (int i = 0; i < max_rows * max_topk; ++i) {
+    for (int i = 0; i < max_ids; ++i) {
       ASSERT_EQ(row_of(i, row_factor(size)), i / size) << i << " / " << size;
+    }
+  }
+  for (std::uint32_t size = 1; size < 3000; ++size) {
+    const Divisor by(size);
+    for (std::int64_t i : {0, 1, 63, 64, 65, 1000, 123456789, 2147483646, 2147483647}) {
+      ASSERT_EQ(by.quotient(static_cast<int>(i)), i / size) << i << " / " << size;
+    }
+    for (std::int64_t multiple = size; multiple < 2147483647;
+         multiple = multiple * 5 / size * size + size) {
+      ASSERT_EQ(by.quotient(static_cast<int>(multiple)), multiple / size)
+          << multiple << " / " << size;
+      ASSERT_EQ(by.quotient(static_cast<int>(multiple - 1)), (multiple - 1) / size);
     }
   }
 }
 
 TEST(DecodePlan, SegmentsCoverTheListOnce) {
   for (int n : all_columns) {
-    for (int pages = 0; pages <= max_rows * max_topk; ++pages) {
+    for (int pages = 0; pages <= max_ids; ++pages) {
       ASSERT_EQ(segment_begin(0, pages, n), 0);
       ASSERT_EQ(segment_begin(segments(n), pages, n), pages);
       for (int s = 0; s < segments(n); ++s) {
@@ -56,27 +73,25 @@ TEST(DecodePlan, SegmentsCoverTheListOnce) {
   }
 }
 
-/// Whatever the cluster: groups' results in order are the segments in order, each CTA's segments
-/// are its own, no two results share a place, and the first of a group alone is folded.
+/// Whatever the cluster: groups' results in order are the segments in order, each of one CTA, and
+/// the first of a group alone is folded.
 TEST(DecodePlan, PartialResultsOfAnyClusterAreTheSameTree) {
   for (int n : all_columns) {
-    for (int ctas = 2; ctas <= segments(n); ++ctas) {
+    for (int ctas = 1; ctas <= segments(n); ++ctas) {
       if (!splits(ctas, n)) continue;
       const int share = segments(n) / ctas;
-      std::set<std::pair<int, int>> places;
       int next = 0;
       for (int g = 0; g < groups; ++g) {
-        for (int p = 0; p < partials_of_group(ctas, n); ++p) {
-          const Partial partial = partial_of(g, p, ctas, n);
+        for (int p = 0; p < partials_of_group(share, n); ++p) {
+          const Partial partial = partial_of(g, p, share, n);
           EXPECT_EQ(partial.begin, next);
+          EXPECT_GT(partial.end, partial.begin);
           EXPECT_TRUE(p == 0 || partial.end == partial.begin + 1);
-          EXPECT_GE(partial.begin, partial.cta * share);
-          EXPECT_LE(partial.end, (partial.cta + 1) * share);
-          EXPECT_LT(partial.slot, has_two(partial.cta, ctas, n) ? 2 : 1);
+          EXPECT_EQ(partial.begin / share, (partial.end - 1) / share) << "one CTA has all of it";
           for (int s = partial.begin; s < partial.end; ++s) {
-            EXPECT_EQ(ends_partial(s, ctas, n), s + 1 == partial.end) << s << " of " << ctas;
+            EXPECT_EQ(ends_partial(s, share, n), s + 1 == partial.end) << s << " of " << ctas;
           }
-          EXPECT_TRUE(places.insert({partial.cta, partial.slot}).second);
+          EXPECT_EQ(partial_index(partial.end - 1, share, n), p);
           next = partial.end;
         }
         EXPECT_EQ(next, (g + 1) * segments_per_group(n));
@@ -90,6 +105,7 @@ TEST(DecodePlan, EveryColumnIsWrittenOnce) {
     for (int ctas = 2; ctas <= segments(n); ++ctas) {
       if (!splits(ctas, n)) continue;
       const int each = columns_of_cta(ctas, n);
+      EXPECT_EQ(1 << columns_of_cta_log2(std::countr_zero(static_cast<unsigned>(ctas)), n), each);
       std::vector<int> written(n, 0);
       for (int rank = 0; rank < ctas; ++rank) {
         for (int c = rank * each; c < (rank + 1) * each && c < n; ++c) ++written[c];
@@ -114,22 +130,28 @@ TEST(DecodePlan, ClustersAreAsLargeAsTheDeviceRunsAtOnce) {
   EXPECT_EQ(cluster_size(4, clusters, 32), 4);
 }
 
-TEST(DecodePlan, RingsHoldAPageAndThePartialResults) {
+TEST(DecodePlan, RingsHoldAPageBesideTheRest) {
   const auto check = [](auto columns) {
     constexpr int n = decltype(columns)::value;
-    for (int capacity : {1, 16, 64, 512, max_rows * max_topk}) {
-      const int slots = ring_slots<n>(capacity);
-      EXPECT_GE(slots, 3);
-      EXPECT_LE(slots, max_slots);
-      EXPECT_LE(dynamic_bytes<n>(capacity), shared_bytes);
-      EXPECT_GE(slots * slot_bytes, partials * partial_bytes(n));
+    for (int capacity : {1, 16, 64, 512, max_ids}) {
+      EXPECT_GE(ring_slots<n>(capacity, 1), page_slots(2));
+      for (int ctas = 1; ctas <= segments(n); ctas *= 2) {
+        if (!splits(ctas, n) || ring_slots<n>(capacity, ctas) == 0) continue;
+        EXPECT_LE(ring_slots<n>(capacity, ctas), max_slots);
+        EXPECT_LE(dynamic_bytes<n>(capacity, ctas), shared_bytes);
+      }
+    }
+    // The usual topk: CTAs of clusters of two receive the most.
+    for (int ctas = 2; ctas <= segments(n); ctas *= 2) {
+      EXPECT_GE(ring_slots<n>(64, ctas), page_slots(ctas == 2 ? 1 : 2)) << ctas << " CTAs, " << n;
     }
   };
   check(std::integral_constant<int, 8>{});
   check(std::integral_constant<int, 16>{});
   check(std::integral_constant<int, 32>{});
-  EXPECT_EQ(ring_slots<16>(16), 6);
-  EXPECT_EQ(ring_slots<32>(64), 5);
+  EXPECT_EQ(ring_slots<16>(16, 1), 6);
+  EXPECT_EQ(ring_slots<16>(16, 2), 5);
+  EXPECT_EQ(ring_slots<32>(64, 1), 5);
 }
 
 }  // namespace

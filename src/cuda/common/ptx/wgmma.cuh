@@ -16,15 +16,15 @@ namespace msa::cuda::ptx {
 /// The type of A and B.
 enum class Operand { bf16, f16 };
 
-/// A matrix in shared memory: rows of 128 bytes, 128-byte swizzle, 1,024-byte groups of 8 rows that
-/// lie one after the other. `address`: of the first row, plus 32 bytes for every k step inside it
-/// (or 2,048 bytes where the rows run along k).
-__device__ inline std::uint64_t matrix_descriptor(std::uint32_t address) {
-  constexpr std::uint64_t swizzle_128 = std::uint64_t{1} << 62;
-  constexpr std::uint64_t group_stride = std::uint64_t{1024 >> 4} << 32;
-  constexpr std::uint64_t unused_stride = std::uint64_t{1} << 16;
-  return swizzle_128 | group_stride | unused_stride | (address & 0x3ffff) >> 4;
+/// The lower half of a matrix descriptor in shared memory: rows of 128 bytes, 128-byte swizzle,
+/// 1,024-byte groups of 8 rows that lie one after the other (the upper half, always the same).
+/// Steps from there are added as step_of() their bytes: 32 for every k step inside the rows, or
+/// 2,048 where the rows run along k.
+__device__ inline std::uint32_t matrix_at(std::uint32_t address) {
+  constexpr std::uint32_t unused_stride = 1 << 16;
+  return unused_stride | (address & 0x3ffff) >> 4;
 }
+constexpr int step_of(int bytes) { return bytes >> 4; }
 
 /// Registers written before this may be read by the products that follow.
 __device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -54,28 +54,31 @@ __device__ inline void take_registers() {
 #define MSA_D4 "{%0, %1, %2, %3}"
 #define MSA_D8 "{%0, %1, %2, %3, %4, %5, %6, %7}"
 #define MSA_D16 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}"
+/// Group stride of 1,024 bytes, 128-byte swizzle.
+#define MSA_MATRIX "0x40000040"
 #define MSA_WGMMA(n, type, list) \
   "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." #type "." #type " " list ", "
-/// A in shared memory; operands after D's: descriptors of A and B, whether D counts, A's direction.
-#define MSA_WGMMA_SHARED(n, type, list, a, b, keep, along_m, ...)                               \
-  asm volatile("{.reg .pred p; setp.ne.b32 p, %" #keep                                          \
-               ", 0; " MSA_WGMMA(n, type, list) "%" #a ", %" #b ", p, 1, 1, %" #along_m ", 0;}" \
-               : __VA_ARGS__                                                                    \
-               : "l"(a_matrix), "l"(b_matrix), "r"(keep_d), "n"(a_along_m)                      \
+/// A in shared memory; operands after D's: A and B, whether D counts, A's direction.
+#define MSA_WGMMA_SHARED(n, type, list, a, b, keep, along_m, ...)                   \
+  asm volatile("{.reg .pred p; .reg .b64 a, b; mov.b64 a, {%" #a ", " MSA_MATRIX    \
+               "}; mov.b64 b, {%" #b ", " MSA_MATRIX "}; setp.ne.b32 p, %" #keep    \
+               ", 0; " MSA_WGMMA(n, type, list) "a, b, p, 1, 1, %" #along_m ", 0;}" \
+               : __VA_ARGS__                                                        \
+               : "r"(a_matrix), "r"(b_matrix), "r"(keep_d), "n"(a_along_m)          \
                : "memory")
 /// A in registers.
-#define MSA_WGMMA_REGISTERS(n, type, list, a0, a1, a2, a3, b, keep, ...)                         \
-  asm volatile("{.reg .pred p; setp.ne.b32 p, %" #keep                                           \
-               ", 0; " MSA_WGMMA(n, type, list) "{%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b \
-                                                ", p, 1, 1, 0;}"                                 \
-               : __VA_ARGS__                                                                     \
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_matrix), "r"(keep_d)          \
-               : "memory")
+#define MSA_WGMMA_REGISTERS(n, type, list, a0, a1, a2, a3, b, keep, ...)                           \
+  asm volatile(                                                                                    \
+      "{.reg .pred p; .reg .b64 b; mov.b64 b, {%" #b ", " MSA_MATRIX "}; setp.ne.b32 p, %" #keep   \
+      ", 0; " MSA_WGMMA(n, type, list) "{%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, b, p, 1, 1, 0;}" \
+      : __VA_ARGS__                                                                                \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b_matrix), "r"(keep_d)                     \
+      : "memory")
 
 /// D = A · B, plus D where `keep_d` is not 0. `a_along_m`: A's rows in memory run along m
 /// ([k][m], 1), else along k ([m][k], 0).
 template <Operand type, int a_along_m, int registers>
-__device__ inline void wgmma(float (&d)[registers], std::uint64_t a_matrix, std::uint64_t b_matrix,
+__device__ inline void wgmma(float (&d)[registers], std::uint32_t a_matrix, std::uint32_t b_matrix,
                              int keep_d) {
   constexpr bool bf16 = type == Operand::bf16;
   if constexpr (registers == 4 && bf16) {
@@ -97,7 +100,7 @@ __device__ inline void wgmma(float (&d)[registers], std::uint64_t a_matrix, std:
 /// The same with A in registers, f16 alone: what fp8 is widened to.
 template <int registers>
 __device__ inline void wgmma(float (&d)[registers], const std::uint32_t (&a)[4],
-                             std::uint64_t b_matrix, int keep_d) {
+                             std::uint32_t b_matrix, int keep_d) {
   if constexpr (registers == 4) {
     MSA_WGMMA_REGISTERS(8, f16, MSA_D4, 4, 5, 6, 7, 8, 9, MSA_F4(d, 0));
   } else if constexpr (registers == 8) {
@@ -115,6 +118,7 @@ __device__ inline void wgmma(float (&d)[registers], const std::uint32_t (&a)[4],
 #undef MSA_D8
 #undef MSA_D16
 #undef MSA_WGMMA
+#undef MSA_MATRIX
 #undef MSA_WGMMA_SHARED
 #undef MSA_WGMMA_REGISTERS
 

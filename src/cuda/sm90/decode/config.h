@@ -16,16 +16,20 @@ namespace msa::cuda::sm90::decode {
 
 inline constexpr int math_warps = 4;  // one warpgroup
 inline constexpr int math_threads = 32 * math_warps;
-/// And a warpgroup of which one warp fetches: registers change hands by warpgroups.
+/// And a warpgroup that works ahead: one warp makes lists and fetches, three bring the queries.
 inline constexpr int threads = 2 * math_threads;
+inline constexpr int query_warps = 3;
 /// One CTA a SM leaves the memory idle while it computes (3.6 of 4.5 TB/s); two reach 4.49.
 inline constexpr int ctas_per_sm = 2;
-/// Registers of a thread: 128 at the start, then more for S, O and its folds, and fewer for
-/// fetching.
-inline constexpr int math_registers = 200;
-inline constexpr int fetch_registers = 56;
-static_assert(math_threads * (math_registers + fetch_registers) * ctas_per_sm == 65536,
-              "the SM's register file");
+/// Registers of a thread: 128 at the start, then more for S, O and its folds, and fewer for working
+/// ahead.
+MSA_HOST_DEVICE constexpr int math_registers(int n, bool widens) {
+  return n <= 16 && !widens ? 184 : 200;
+}
+MSA_HOST_DEVICE constexpr int ahead_registers(int n, bool widens) {
+  return 256 - math_registers(n, widens);
+}
+static_assert(math_threads * 256 * ctas_per_sm == 65536, "the SM's register file");
 /// Of the SM's 228 KB, less 1 KB that the system takes for each CTA.
 inline constexpr std::size_t shared_bytes = 228 * 1024 / ctas_per_sm - 1024;
 
@@ -39,17 +43,31 @@ struct ListView {
   std::int32_t* id;    // [capacity]
   std::int32_t* rows;  // [capacity] bit r: row r chose the block
 };
-/// Lists are made one item ahead of the products.
-inline constexpr int lists = 2;
+/// Lists and queries are ready one item ahead of the products.
+inline constexpr int items_ahead = 2;
 
-/// A partial result of a cluster's CTA: [n] rows of O [128], the sum as each of 32 threads has it
-/// (8 w + g, see math.cuh), and the maximum; f32. Padded so that the lanes of a warp store to 32
-/// banks. It lies in the ring, whose boxes have all been used by then.
-inline constexpr int partial_sum = head_dim;
-inline constexpr int partial_maximum = head_dim + 32;
-inline constexpr int partial_stride = head_dim + 32 + 4;
-MSA_HOST_DEVICE constexpr std::size_t partial_bytes(int n) {
-  return static_cast<std::size_t>(n) * partial_stride * sizeof(float);
+/// Named barriers of the CTA (0 is __syncthreads'): what is true when they fire.
+namespace barriers {
+inline constexpr int math = 1;   // every math warp is here
+inline constexpr int ready = 2;  // + item % 2: its list, its length and its queries are complete
+inline constexpr int used = 4;   // + item % 2: the math warps need none of them any more
+inline constexpr int ring = 6;   // the ring's barriers are initialized
+}  // namespace barriers
+
+/// One column of a partial result, as the CTAs of a cluster send it to each other: what each of the
+/// 32 threads 8 w + g (see math.cuh) holds of O, then of the sum, then the maximum.
+struct PartialColumn {
+  float4 o[32];
+  float sum[32];
+  float maximum;
+  static constexpr std::uint32_t sent_bytes = (32 * 4 + 32 + 1) * sizeof(float);
+};
+static_assert(sizeof(PartialColumn) % sizeof(float4) == 0);
+
+/// Columns that a CTA receives in a cluster of `ctas`.
+MSA_HOST_DEVICE constexpr int received_columns(int ctas, int n) {
+  return ctas == 1 ? 0
+                   : columns_of_cta(ctas, n) * groups * partials_of_group(segments(n) / ctas, n);
 }
 
 /// Shared memory outside the ring; n is the number of columns.
@@ -57,8 +75,8 @@ template <int n>
 struct Shared {
   static constexpr int operand_bytes = n * head_dim * 2;
 
-  /// Q, then P of one page: [n][128] of 16 bits as two halves [n][64] of 128-byte rows, swizzled.
-  /// The rows of out are collected in P's place.
+  /// Q of even items, then P of one page: [n][128] of 16 bits as two halves [n][64] of 128-byte
+  /// rows, swizzled. The rows of out are collected in P's place.
   alignas(1024) unsigned char queries[operand_bytes];
   alignas(1024) unsigned char weights[operand_bytes];
   /// (maximum, sum) of each column's result.
@@ -66,42 +84,54 @@ struct Shared {
   /// Each warp's part of a column's maximum and sum.
   alignas(16) float maximum[n][math_warps];
   alignas(16) float sum[n][math_warps];
-  alignas(16) float factor[n];      // of a column's logits, base 2
-  alignas(16) std::int32_t row[n];  // of the item, that a column belongs to
+  alignas(16) float factor[items_ahead][n];  // of a column's logits, base 2
+  alignas(16) std::int32_t row[n];           // of the item, that a column belongs to
 
   alignas(8) std::uint64_t slot_full[max_slots];  // the box has arrived
   std::uint64_t slot_free[max_slots];             // the four warps are done with the box
-  std::uint64_t list_full[lists];                 // the list is complete
-  std::uint64_t list_free[lists];                 // the four warps are done with the list
-  std::int32_t list_count[lists];
+  std::uint64_t received;  // every partial result of this CTA's columns is here
+  std::int32_t list_length[items_ahead];
+  std::int32_t seq_len[items_ahead];
 };
 
 /// Bits that sort the blocks of a request, 1,024 (131,072 tokens) at a time.
 inline constexpr int bitmap_words = 32;
-inline constexpr int max_rows = 16;  // of an item, as m is at most 16
 
 /// Bytes of the lists: ids and rows of each, and what they are made with.
 MSA_HOST_DEVICE constexpr std::size_t list_bytes(int capacity) {
-  return (static_cast<std::size_t>(capacity) * (2 * lists + 3) + 2 * bitmap_words) *
+  return (static_cast<std::size_t>(capacity) * (2 * items_ahead + 3) + 2 * bitmap_words) *
          sizeof(std::int32_t);
 }
 
+/// Bytes behind the ring: what is shared, then Q of odd items, or what a cluster's CTA receives for
+/// its only item, then the lists.
+template <int n>
+constexpr std::size_t second_bytes(int ctas) {
+  return ctas == 1 ? Shared<n>::operand_bytes : received_columns(ctas, n) * sizeof(PartialColumn);
+}
+template <int n>
+constexpr std::size_t rest_bytes(int capacity, int ctas) {
+  return sizeof(Shared<n>) + second_bytes<n>(ctas) + list_bytes(capacity);
+}
+
+/// K and V of a page, which are fetched together (see Fetch).
+MSA_HOST_DEVICE constexpr int page_slots(int element_bytes) { return 2 * element_bytes; }
+
 /// Slots of the ring in what the rest leaves.
 template <int n>
-constexpr int ring_slots(int capacity) {
-  constexpr std::size_t longest = sizeof(Shared<n>) + list_bytes(max_rows * max_topk);
-  static_assert((shared_bytes - longest) / slot_bytes * slot_bytes >= partials * partial_bytes(n),
-                "the ring of the longest lists holds the partial results");
-  static_assert((shared_bytes - longest) / slot_bytes >= 3, "see Fetch::half");
-  const std::size_t rest = sizeof(Shared<n>) + list_bytes(capacity);
+constexpr int ring_slots(int capacity, int ctas) {
+  static_assert((shared_bytes - rest_bytes<n>(max_ids, 1)) / slot_bytes >= page_slots(2),
+                "a CTA by itself has a ring for the longest lists");
+  const std::size_t rest = rest_bytes<n>(capacity, ctas);
+  if (rest > shared_bytes) return 0;
   const auto slots = static_cast<int>((shared_bytes - rest) / slot_bytes);
   return slots < max_slots ? slots : max_slots;
 }
 
 template <int n>
-constexpr std::size_t dynamic_bytes(int capacity) {
-  return static_cast<std::size_t>(ring_slots<n>(capacity)) * slot_bytes + sizeof(Shared<n>) +
-         list_bytes(capacity);
+constexpr std::size_t dynamic_bytes(int capacity, int ctas) {
+  return static_cast<std::size_t>(ring_slots<n>(capacity, ctas)) * slot_bytes +
+         rest_bytes<n>(capacity, ctas);
 }
 
 }  // namespace msa::cuda::sm90::decode

@@ -15,7 +15,10 @@ template <int n>
 struct Cta {
   __device__ Cta(const Params& p, unsigned char* memory)
       : ring(memory), shared(*reinterpret_cast<Shared<n>*>(memory + p.slots * slot_bytes)) {
-    auto* bits = reinterpret_cast<std::uint32_t*>(&shared + 1);
+    second = reinterpret_cast<unsigned char*>(&shared + 1);
+    auto* bits = reinterpret_cast<std::uint32_t*>(
+        second +
+        (p.cluster == 1 ? second_bytes<n>(1) : p.received_columns * sizeof(PartialColumn)));
     const auto array = [&](int i) {
       return reinterpret_cast<std::int32_t*>(bits + 2 * bitmap_words) + i * p.capacity;
     };
@@ -23,38 +26,42 @@ struct Cta {
     lists_begin = array(3);
     capacity = p.capacity;
     cluster_rank = static_cast<int>(blockIdx.x) & (p.cluster - 1);
-    const int share = segments(n) >> p.cluster_log2;
+    share = segments(n) >> p.cluster_log2;
     first_segment = cluster_rank * share;
     end_segment = first_segment + share;
   }
 
-  /// By the first threads of the CTA, a few barriers each: one after the other they take 0.3 µs.
-  __device__ void init_barriers(int thread) const {
-    if (thread < max_slots) {
-      ::cuda::ptx::mbarrier_init(&shared.slot_full[thread], 1);
-      ::cuda::ptx::mbarrier_init(&shared.slot_free[thread], math_warps);
-    }
-    if (thread < lists) {
-      ::cuda::ptx::mbarrier_init(&shared.list_full[thread], 1);
-      ::cuda::ptx::mbarrier_init(&shared.list_free[thread], math_warps);
-    }
-    if (thread < max_slots) {
+  /// By one warp.
+  __device__ void init_barriers() const {
+    if (ptx::elect()) {
+#pragma unroll
+      for (int i = 0; i < max_slots; ++i) {
+        ::cuda::ptx::mbarrier_init(&shared.slot_full[i], 1);
+        ::cuda::ptx::mbarrier_init(&shared.slot_free[i], math_warps);
+      }
+      ::cuda::ptx::mbarrier_init(&shared.received, 1);
       ::cuda::ptx::fence_mbarrier_init(::cuda::ptx::sem_release, ::cuda::ptx::scope_cluster);
     }
+    __syncwarp();
   }
 
   __device__ unsigned char* slot(const ptx::RingPlace& place) const {
     return ring + place.slot * slot_bytes;
   }
 
-  __device__ ListView list(const ptx::RingPlace& place) const {
-    std::int32_t* ids = lists_begin + 2 * place.slot * capacity;
+  /// Of items of this parity.
+  __device__ ListView list(int parity) const {
+    std::int32_t* ids = lists_begin + 2 * parity * capacity;
     return {ids, ids + capacity};
   }
+  __device__ unsigned char* queries(int parity) const {
+    return parity == 0 ? shared.queries : second;
+  }
 
-  /// Cells of a partial result, see partial_stride.
-  __device__ float* partial(int slot) const {
-    return reinterpret_cast<float*>(ring + slot * partial_bytes(n));
+  /// What a cluster's CTA receives for its columns, `count` partial results of each group.
+  __device__ PartialColumn& received(int own_column, int group, int partial, int count) const {
+    return reinterpret_cast<PartialColumn*>(
+        second)[(own_column * groups + group) * count + partial];
   }
 
   /// This CTA's pages of a list of `length`.
@@ -63,10 +70,12 @@ struct Cta {
 
   unsigned char* ring;
   Shared<n>& shared;
+  unsigned char* second;  // see second_bytes()
   ListScratch scratch;
   std::int32_t* lists_begin;
   int capacity;
   int cluster_rank;
+  int share;  // segments of this CTA
   int first_segment, end_segment;
 };
 

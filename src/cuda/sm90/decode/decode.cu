@@ -23,7 +23,7 @@ Params make_params(const AttendArgs& a) {
   p.q_head = a.q.stride[1];
   p.q_is_f16 = a.q.dtype == DType::f16;
   p.q_aligned =
-      reinterpret_cast<std::uintptr_t>(p.q) % 8 == 0 && p.q_token % 4 == 0 && p.q_head % 4 == 0;
+      reinterpret_cast<std::uintptr_t>(p.q) % 16 == 0 && p.q_token % 8 == 0 && p.q_head % 8 == 0;
 
   p.selection = a.selection.ptr<std::int32_t>();
   p.selection_token = a.selection.stride[0];
@@ -55,8 +55,10 @@ Params make_params(const AttendArgs& a) {
   p.kv_heads = static_cast<int>(cache.shape[1]);
   p.group = static_cast<int>(a.q.shape[1] / cache.shape[1]);
   p.row_factor = row_factor(p.group);
-  p.rows = item_rows(p.m, p.group);
+  p.rows = item_rows(p.m, p.group, p.topk);
   p.row_groups = (p.m + p.rows - 1) / p.rows;
+  p.by_kv_heads = Divisor(static_cast<std::uint32_t>(p.kv_heads));
+  p.by_row_groups = Divisor(static_cast<std::uint32_t>(p.row_groups));
   p.capacity = p.rows * p.topk;
   // Of each item, out alone has 256 bytes: 2^31 of them exceed any device.
   p.items = static_cast<int>(a.batch.num_decodes * p.kv_heads * p.row_groups);

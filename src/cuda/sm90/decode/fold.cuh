@@ -23,6 +23,14 @@ __device__ inline float log2_fast(float x) {
   return y;
 }
 
+/// Within one unit in the last place, without the branch of a division. Sums are 0, at least 1 (the
+/// largest weight's) or not finite.
+__device__ inline float reciprocal_fast(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 /// What is subtracted from logits of this maximum: −inf (no key, or −inf logits alone) shifts
 /// nothing.
 __device__ inline float shift_of(float maximum) { return maximum == -INFINITY ? 0.0f : maximum; }

@@ -15,10 +15,10 @@ namespace msa::cuda::sm90::decode {
 /// Some rows of one request and KV head.
 struct Item {
   __device__ Item(const Params& p, int index) {
-    const int pair = p.row_groups == 1 ? index : index / p.row_groups;
+    const int pair = p.by_row_groups.quotient(index);
     first_row = (index - pair * p.row_groups) * p.rows;
     rows = min(p.rows, p.m - first_row);
-    request = pair / p.kv_heads;
+    request = p.by_kv_heads.quotient(pair);
     head = pair - request * p.kv_heads;
     first_token = std::int64_t{request} * p.m + first_row;
   }
@@ -55,8 +55,8 @@ inline constexpr std::int32_t no_block = 0x7fffffff;
 /// Reads what the rows selected; what is not valid, or has no page, becomes no_block. The loads of
 /// `batch` ids a lane, then of their pages, are under way together.
 template <int batch>
-__device__ inline void read_selection(const Params& p, const Item& item, int count,
-                                      const ListScratch& scratch) {
+__device__ inline void read_selection(const Params& p, const Item& item, std::int32_t seq_len,
+                                      int count, const ListScratch& scratch) {
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
   const std::int32_t* selection =
       p.selection + item.first_token * p.selection_token + item.head * p.selection_list;
@@ -71,7 +71,6 @@ __device__ inline void read_selection(const Params& p, const Item& item, int cou
       id[b] = i < count ? selection[row * p.selection_token + (i - row * p.topk) * p.selection_slot]
                         : -1;
     }
-    const std::int32_t seq_len = length_of(p, item);
 #pragma unroll
     for (int b = 0; b < batch; ++b) {
       const int row = row_of(begin + b * warp_size, p.slot_factor);
@@ -160,18 +159,17 @@ __device__ inline int sort_by_bits(const Params& p, int blocks, int count, const
 
 /// The ascending list of the distinct valid blocks of all rows; their pages are left in
 /// `scratch.sorted`. One warp; returns the length.
-__device__ inline int build_list(const Params& p, const Item& item, const ListView& list,
-                                 const ListScratch& scratch) {
+__device__ inline int build_list(const Params& p, const Item& item, std::int32_t seq_len,
+                                 const ListView& list, const ListScratch& scratch) {
   const int count = item.rows * p.topk;
   if (count <= warp_size) {
-    read_selection<1>(p, item, count, scratch);
+    read_selection<1>(p, item, seq_len, count, scratch);
   } else {
-    read_selection<4>(p, item, count, scratch);
+    read_selection<4>(p, item, seq_len, count, scratch);
   }
   const int length = take_sorted(item, count, list, scratch);
   if (length >= 0) return length;
-  const std::int64_t seq_len = length_of(p, item);
-  const auto blocks = static_cast<int>((seq_len + page_size - 1) / page_size);
+  const int blocks = (seq_len - 1) / page_size + 1;  // no overflow; any of 0 keys: no valid id
   return sort_by_bits(p, blocks, count, list, scratch);
 }
 

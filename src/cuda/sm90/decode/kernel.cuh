@@ -3,54 +3,93 @@
 
 #include "cuda/sm90/decode/fetch.cuh"
 #include "cuda/sm90/decode/math.cuh"
+#include "cuda/sm90/decode/queries.cuh"
 #include "cuda/sm90/decode/write.cuh"
 
 /// \file
-/// The decode kernel: four warps compute, one fetches ahead of them, also across items.
+/// The decode kernel: four warps compute, four work ahead of them, also across items.
 
 namespace msa::cuda::sm90::decode {
 
+/// A cluster's items: every step-th from the first.
+__device__ inline int first_item(const Params& p) {
+  return static_cast<int>(blockIdx.x) >> p.cluster_log2;
+}
+__device__ inline int item_step(const Params& p) {
+  return static_cast<int>(gridDim.x) >> p.cluster_log2;
+}
+
+/// Runs `worker`, of a warp that works ahead, over the CTA's items.
+template <class Worker>
+__device__ inline void run_ahead(const Params& p, Worker worker) {
+  const int first = first_item(p), step = item_step(p);
+  int parity = 0;
+  for (int i = first; i < p.items; i += step) {
+    if (i >= first + items_ahead * step) ptx::sync_threads(barriers::used + parity, threads);
+    worker.run(Item(p, i), parity);
+    parity ^= 1;
+  }
+}
+
+/// The warpgroup that works ahead: lists and pages, and queries.
+template <class Cache, int n>
+__device__ inline void work_ahead(const Params& p, unsigned char* memory) {
+  const Cta<n> cta(p, memory);
+  const int warp = static_cast<int>(threadIdx.x) / warp_size - math_warps;
+  // The chain of a small batch begins with the lists: other warps prepare what that one needs.
+  if (warp == 1) {
+    cta.init_barriers();
+    ptx::arrive_threads(barriers::ring, 2 * warp_size);
+  }
+  if (warp == query_warps) prefetch(p, first_item(p));
+  if (p.cluster > 1) ptx::arrive_cluster();
+  cudaGridDependencySynchronize();
+  cudaTriggerProgrammaticLaunchCompletion();
+  if (warp == 0) {
+    run_ahead(p, Fetch<Cache, n>(p, cta));
+  } else {
+    run_ahead(p, Queries<Cache, n>(p, cta, warp - 1));
+  }
+  if (p.cluster > 1) ptx::wait_cluster();
+}
+
+/// The warpgroup that computes and writes.
+template <class Cache, int n>
+__device__ inline void compute(const Params& p, unsigned char* memory) {
+  const Cta<n> cta(p, memory);
+  const int first = first_item(p), step = item_step(p);
+  if (p.cluster > 1) ptx::arrive_cluster();
+  cudaGridDependencySynchronize();
+  cudaTriggerProgrammaticLaunchCompletion();
+  Math<Cache, n> math(p, cta);
+  int parity = 0;
+  for (int i = first; i < p.items; i += step) {
+    const Item item(p, i);
+    math.sum(item, parity);
+    if (i + items_ahead * step < p.items) {
+      ptx::arrive_threads(barriers::used + parity, threads);
+    }
+    if (p.cluster == 1) {
+      math.write(item);
+    } else {
+      write_share<Cache>(p, cta, item, math.length());
+    }
+    parity ^= 1;
+  }
+}
+
+/// Nothing of the calls before is read, and nothing written, until the grid's dependencies are met;
+/// the call behind may start to set itself up at once.
 template <class Cache, int n>
 __global__ __launch_bounds__(threads,
                              ctas_per_sm) void decode_kernel(const __grid_constant__ Params p) {
   extern __shared__ __align__(1024) unsigned char memory[];
-  const Cta<n> cta(p, memory);
-  cta.init_barriers(static_cast<int>(threadIdx.x));
-  if (threadIdx.x >= math_threads) prefetch(p, static_cast<int>(blockIdx.x) >> p.cluster_log2);
-  __syncthreads();
-  // The kernel before may have written anything that is read from here on; the one behind may
-  // start to set itself up.
-  cudaGridDependencySynchronize();
-  cudaTriggerProgrammaticLaunchCompletion();
-
-  const int first = static_cast<int>(blockIdx.x) >> p.cluster_log2;
-  const int step = static_cast<int>(gridDim.x) >> p.cluster_log2;
   if (threadIdx.x >= math_threads) {
-    ptx::keep_registers<fetch_registers>();
-    const bool fetches = threadIdx.x < math_threads + warp_size;
-    Fetch<Cache, n> fetch(p, cta);
-    for (int i = first; i < p.items; i += step) {
-      if (fetches) fetch.run(i);
-      if (p.cluster > 1) {
-        ptx::sync_cluster();
-        ptx::sync_cluster();
-      }
-    }
+    ptx::keep_registers<ahead_registers(n, Cache::widens)>();
+    work_ahead<Cache, n>(p, memory);
   } else {
-    ptx::take_registers<math_registers>();
-    Math<Cache, n> math(p, cta);
-    for (int i = first; i < p.items; i += step) {
-      const Item item(p, i);
-      math.sum(item);
-      if (p.cluster == 1) {
-        math.write(item);
-      } else {
-        math.publish();
-        ptx::sync_cluster();  // every CTA's partial results are complete
-        write_share(p, cta, item, math.length());
-        ptx::sync_cluster();  // and have been read
-      }
-    }
+    ptx::take_registers<math_registers(n, Cache::widens)>();
+    compute<Cache, n>(p, memory);
   }
 }
 

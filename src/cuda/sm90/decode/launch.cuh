@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <mutex>
 
@@ -18,7 +19,7 @@ namespace msa::cuda::sm90::decode {
 /// size do depends on how its SMs are grouped.
 struct Residency {
   int ctas = 0;
-  int clusters[segments(8) + 1] = {};  // by size
+  std::array<int, segments(8) + 1> clusters = {};  // by size
 };
 
 template <class Cache, int n>
@@ -64,9 +65,16 @@ const Residency& residency(int device) {
 template <class Cache, int n>
 void launch_columns(Params& p, int device, Stream stream) {
   const Residency& resident = residency<Cache, n>(device);
-  p.cluster = cluster_size(p.items, resident.clusters, n);
+  auto clusters = resident.clusters;
+  for (int size = 2; size <= segments(n); size *= 2) {
+    if (splits(size, n) && ring_slots<n>(p.capacity, size) < page_slots(Cache::widens ? 1 : 2)) {
+      clusters[size] = 0;
+    }
+  }
+  p.cluster = cluster_size(p.items, clusters.data(), n);
   p.cluster_log2 = std::countr_zero(static_cast<unsigned>(p.cluster));
-  p.slots = ring_slots<n>(p.capacity);
+  p.received_columns = received_columns(p.cluster, n);
+  p.slots = ring_slots<n>(p.capacity, p.cluster);
 
   cudaLaunchAttribute attributes[2];
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -78,7 +86,7 @@ void launch_columns(Params& p, int device, Stream stream) {
   config.gridDim = dim3(static_cast<unsigned>(p.cluster > 1 ? p.items * p.cluster
                                                             : std::min(p.items, resident.ctas)));
   config.blockDim = dim3(threads);
-  config.dynamicSmemBytes = dynamic_bytes<n>(p.capacity);
+  config.dynamicSmemBytes = dynamic_bytes<n>(p.capacity, p.cluster);
   config.stream = static_cast<cudaStream_t>(stream.handle);
   config.attrs = attributes;
   config.numAttrs = p.cluster > 1 ? 2 : 1;

@@ -27,20 +27,20 @@ class Math {
         s_(cta.shared),
         thread_(static_cast<int>(threadIdx.x)),
         warp_(thread_ / warp_size),
-        lane_(thread_ % warp_size),
-        has_two_(has_two(cta.cluster_rank, p.cluster, n)) {
+        lane_(thread_ % warp_size) {
     if (thread_ < n) s_.row[thread_] = row_of(thread_, p.row_factor);
   }
 
-  /// Sums this CTA's pages of the item.
-  __device__ void sum(const Item& item) {
-    const Queries<Cache, n> queries(p_, item);  // the loads start before the list is complete
-    seq_len_ = length_of(p_, item);
-    queries.store(p_, s_);
-    ptx::fence_async_proxy();
-    sync();
-    ptx::wait(s_.list_full[list_.slot], list_.parity);
-    length_ = s_.list_count[list_.slot];
+  /// Sums this CTA's pages of the item; in a cluster, sends the results to the CTAs that write
+  /// them. `parity` is the item's, of those of this CTA.
+  __device__ void sum(const Item& item, int parity) {
+    parity_ = parity;
+    // Every CTA counts what it receives from now on; it is long here when the list is ready.
+    if (p_.cluster > 1) ptx::wait_cluster();
+    ptx::sync_threads(barriers::ready + parity, threads);
+    length_ = s_.list_length[parity];
+    seq_len_ = s_.seq_len[parity];
+    first_visible_ = item.visible(p_, seq_len_, 0);
     clear(total_);
     clear(group_);
     for (int segment = cta_.first_segment; segment < cta_.end_segment; ++segment) {
@@ -48,38 +48,23 @@ class Math {
       const int end = segment_begin(segment + 1, length_, n);
       for (int i = segment_begin(segment, length_, n); i < end; ++i) page(item, i);
       if constexpr (grouped) {
-        if (!fresh_)
-          fold(
-              group_, [&](int i) { return segment_stats(i); }, o_);
+        if (!fresh_) join_group();
       }
-      if (segment + 1 == cta_.end_segment) break;
-      // Of two results that are handed over apart, the first waits in the total.
-      if (ends_partial(segment, p_.cluster, n)) fold_group();
+      if (!ends_partial(segment, cta_.share, n)) continue;
+      if (p_.cluster == 1) {
+        fold_group();
+      } else if (has_group()) {
+        send_group(item, segment);
+      }
+      clear(group_);
     }
-    __syncwarp();
-    if (lane_ == 0) ptx::arrive(s_.list_free[list_.slot]);
-    list_.advance(lists, 1);
   }
 
   /// Pages of the item's list.
   __device__ int length() const { return length_; }
 
-  /// Hands this CTA's groups over to the cluster.
-  __device__ void publish() const {
-    sync();  // every warp is done with the ring, where the results go
-    const auto stats_of = [&](int i) { return group_stats(i); };
-    if (has_two_) {
-      put(
-          0, [&](int i) { return total_.stats[i]; }, total_.o);
-      put(1, stats_of, group_o());
-    } else {
-      put(0, stats_of, group_o());
-    }
-  }
-
   /// Writes the rows of an item that is this CTA's alone.
   __device__ void write(const Item& item) {
-    fold_group();
     exchange_sums();
     const float v_scale = p_.v_scale.value();
 #pragma unroll
@@ -109,7 +94,7 @@ class Math {
   static constexpr int batches_in_flight = n <= 16 ? 1 : 0;
   static constexpr bool grouped = segments_per_group(n) > 1;
 
-  __device__ void sync() const { ptx::sync_threads(1, math_threads); }
+  __device__ void sync() const { ptx::sync_threads(barriers::math, math_threads); }
 
   __device__ void begin_segment() {
     fresh_ = true;
@@ -122,8 +107,8 @@ class Math {
 
   /// One page of the list enters the segment.
   __device__ void page(const Item& item, int index) {
-    const std::int32_t id = cta_.list(list_).id[index];
-    const std::int32_t rows = cta_.list(list_).rows[index];
+    const std::int32_t id = cta_.list(parity_).id[index];
+    const std::int32_t rows = cta_.list(parity_).rows[index];
     float s[2][accumulators];
     logits(s);
     const std::int32_t first_key = id * page_size;
@@ -132,14 +117,13 @@ class Math {
     } else {
       scale_chosen(rows, s);
     }
-    // The first row sees the least.
-    if (item.visible(p_, seq_len_, 0) - first_key < page_size) mask(item, first_key, s);
+    const bool at_edge = first_visible_ - first_key < page_size;  // the first row sees the least
+    if (at_edge) mask(item, first_key, s);
     softmax(s);
     store_transposed([](float first, float second) { return pack<Cache::product>(first, second); },
                      s);
 
-    const int keys = seq_len_ - first_key;  // the page's slots that hold a key of the request
-    if (keys < page_size) clear_values(keys);
+    if (at_edge) clear_values(seq_len_ - first_key);
     ptx::fence_async_proxy();
     sync();  // P is complete
     values();
@@ -159,7 +143,7 @@ class Math {
   }
 
   __device__ void products(float (&lower)[2][accumulators], float (&upper)[2][accumulators]) {
-    const std::uint32_t q = ptx::shared_address(s_.queries);
+    const std::uint32_t q = ptx::matrix_at(ptx::shared_address(cta_.queries(parity_)));
     if constexpr (Cache::widens) {
       await(ring_);
       const int g = lane_ / 4, c = lane_ % 4;
@@ -187,8 +171,8 @@ class Math {
         ptx::wgmma_fence();
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
-          ptx::wgmma((b % 2 == 0 ? lower : upper)[b / 2], a[k],
-                     ptx::matrix_descriptor(q + operand_step(b % 2 * 4 + k)), k > 0);
+          ptx::wgmma((b % 2 == 0 ? lower : upper)[b / 2], a[k], q + operand_step(b % 2 * 4 + k),
+                     k > 0);
         }
         ptx::wgmma_commit();
         ptx::wgmma_wait<batches_in_flight>();
@@ -199,12 +183,12 @@ class Math {
       with_two_boxes([&](const std::uint32_t(&keys)[2]) {
 #pragma unroll
         for (int k = 0; k < k_steps; ++k) {
-          const std::uint32_t a = keys[k / 4] + k % 4 * 32;
+          const std::uint32_t a = keys[k / 4] + ptx::step_of(k % 4 * 32);
 #pragma unroll
           for (int tile = 0; tile < 2; ++tile) {
             ptx::wgmma<Cache::product, 0>((k < 4 ? lower : upper)[tile],
-                                          ptx::matrix_descriptor(a + tile * 64 * 128),
-                                          ptx::matrix_descriptor(q + operand_step(k)), k % 4 > 0);
+                                          a + ptx::step_of(tile * 64 * 128), q + operand_step(k),
+                                          k % 4 > 0);
           }
         }
       });
@@ -213,7 +197,7 @@ class Math {
 
   /// O^T += V^T · P^T of the page whose logits came before.
   __device__ void values() {
-    const std::uint32_t p = ptx::shared_address(s_.weights);
+    const std::uint32_t p = ptx::matrix_at(ptx::shared_address(s_.weights));
     if constexpr (Cache::widens) {
       await(ring_);
       const int g = lane_ / 4, c = lane_ % 4;
@@ -249,8 +233,7 @@ class Math {
           const int k = begin + step;
 #pragma unroll
           for (int tile = 0; tile < 2; ++tile) {
-            ptx::wgmma(o_[tile], a[step][tile], ptx::matrix_descriptor(p + operand_step(k)),
-                       k > 0 || !fresh_);
+            ptx::wgmma(o_[tile], a[step][tile], p + operand_step(k), k > 0 || !fresh_);
           }
         }
         ptx::wgmma_commit();
@@ -264,9 +247,8 @@ class Math {
         for (int k = 0; k < k_steps; ++k) {
 #pragma unroll
           for (int tile = 0; tile < 2; ++tile) {
-            ptx::wgmma<Cache::product, 1>(o_[tile], ptx::matrix_descriptor(v[tile] + k * 16 * 128),
-                                          ptx::matrix_descriptor(p + operand_step(k)),
-                                          k > 0 || !fresh_);
+            ptx::wgmma<Cache::product, 1>(o_[tile], v[tile] + ptx::step_of(k * 16 * 128),
+                                          p + operand_step(k), k > 0 || !fresh_);
           }
         }
       });
@@ -281,8 +263,8 @@ class Math {
     second.advance(p_.slots, 1);
     await(ring_);
     await(second);
-    const std::uint32_t boxes[] = {ptx::shared_address(cta_.slot(ring_)),
-                                   ptx::shared_address(cta_.slot(second))};
+    const std::uint32_t boxes[] = {ptx::matrix_at(ptx::shared_address(cta_.slot(ring_))),
+                                   ptx::matrix_at(ptx::shared_address(cta_.slot(second)))};
     ptx::wgmma_fence();
     multiply(boxes);
     ptx::wgmma_commit();
@@ -290,8 +272,8 @@ class Math {
     release(2);
   }
 
-  /// Offset of k step `k` in Q or P.
-  __device__ static int operand_step(int k) { return k / 4 * (n * 128) + k % 4 * 32; }
+  /// Where k step `k` of Q or P is.
+  __device__ static int operand_step(int k) { return ptx::step_of(k / 4 * (n * 128) + k % 4 * 32); }
 
   __device__ void await(const ptx::RingPlace& place) const {
     ptx::wait(s_.slot_full[place.slot], place.parity);
@@ -312,7 +294,7 @@ class Math {
   __device__ void scale(float (&s)[2][accumulators]) const {
 #pragma unroll
     for (int j = 0; j < pairs; ++j) {
-      const float2 factor = *reinterpret_cast<const float2*>(&s_.factor[column(j)]);
+      const float2 factor = *reinterpret_cast<const float2*>(&s_.factor[parity_][column(j)]);
 #pragma unroll
       for (int tile = 0; tile < 2; ++tile) {
 #pragma unroll
@@ -330,7 +312,7 @@ class Math {
 #pragma unroll
     for (int i = 0; i < columns; ++i) {
       const int at = 4 * (i / 2) + i % 2, own = column(i / 2) + i % 2;
-      const float factor = s_.factor[own];
+      const float factor = s_.factor[parity_][own];
       const float shift = rows >> s_.row[own] & 1 ? 0.0f : -INFINITY;
 #pragma unroll
       for (int tile = 0; tile < 2; ++tile) {
@@ -364,16 +346,9 @@ class Math {
 #pragma unroll
     for (int i = 0; i < columns; ++i) {
       const int at = 4 * (i / 2) + i % 2;
-      float x = fmaxf(fmaxf(s[0][at], s[0][at + 2]), fmaxf(s[1][at], s[1][at + 2]));
-      for (int lanes = 4; lanes < warp_size; lanes *= 2) {
-        x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, lanes));
-      }
-      largest[i] = x;
+      largest[i] = fmaxf(fmaxf(s[0][at], s[0][at + 2]), fmaxf(s[1][at], s[1][at + 2]));
     }
-    if (lane_ < 4) {
-#pragma unroll
-      for (int i = 0; i < columns; ++i) s_.maximum[column(i / 2) + i % 2][warp_] = largest[i];
-    }
+    store_maxima(largest);
     sync();  // every warp's maxima are there, and P of the page before has been used
 #pragma unroll
     for (int i = 0; i < columns; ++i) {
@@ -381,7 +356,6 @@ class Math {
       const float before = maximum_[i];
       maximum_[i] = fmaxf(fmaxf(fmaxf(all.x, all.y), fmaxf(all.z, all.w)), before);
       const float shift = shift_of(maximum_[i]);
-      const float shrink = exp2_fast(before - shift);
       float total = 0;
       const int at = 4 * (i / 2) + i % 2;
 #pragma unroll
@@ -393,8 +367,11 @@ class Math {
           total += x;
         }
       }
-      sum_[i] = __fmaf_rn(sum_[i], shrink, total);
-      if (!fresh_) {
+      if (fresh_) {
+        sum_[i] = total;
+      } else {
+        const float shrink = exp2_fast(before - shift);
+        sum_[i] = __fmaf_rn(sum_[i], shrink, total);
 #pragma unroll
         for (int tile = 0; tile < 2; ++tile) {
           o_[tile][at] *= shrink;
@@ -402,6 +379,25 @@ class Math {
         }
       }
     }
+  }
+
+  /// The warp's maximum of each column. The 8 lanes of a column halve what they look after in every
+  /// exchange: as many shuffles as columns, less one, instead of three times as many.
+  __device__ void store_maxima(float (&x)[columns]) const {
+    int own = 0, lanes = warp_size / 2;
+#pragma unroll
+    for (int kept = columns / 2; kept > 0; kept /= 2) {
+      const bool upper = (lane_ & lanes) != 0;
+      own += upper ? kept : 0;
+#pragma unroll
+      for (int i = 0; i < kept; ++i) {
+        const float other = __shfl_xor_sync(0xffffffffu, upper ? x[i] : x[i + kept], lanes);
+        x[i] = fmaxf(upper ? x[i + kept] : x[i], other);
+      }
+      lanes /= 2;
+    }
+    for (; lanes >= 4; lanes /= 2) x[0] = fmaxf(x[0], __shfl_xor_sync(0xffffffffu, x[0], lanes));
+    s_.maximum[column(own / 2) + own % 2][warp_] = x[0];  // the same from all that have it
   }
 
   /// Tiles of 64 rows, transposed, as [n][128] of 16 bits in P's place: P, or the rows of out.
@@ -438,7 +434,7 @@ class Math {
     return (parts.x + parts.y) + (parts.z + parts.w);
   }
 
-  /// Slots of the page past the request's last key may hold anything, and 0 · NaN is NaN.
+  /// Slots of the page past the request's `keys` keys may hold anything, and 0 · NaN is NaN.
   __device__ void clear_values(int keys) const {
     ptx::RingPlace place = ring_;
     for (int box = 0; box < boxes; ++box) {
@@ -454,11 +450,13 @@ class Math {
   struct Run {
     float o[2][accumulators];
     Stats stats[columns];
+    bool empty;
   };
   struct NoRun {};  // where a group is one segment, that alone holds its numbers
 
   __device__ static void clear(NoRun&) {}
   __device__ static void clear(Run& run) {
+    run.empty = true;
 #pragma unroll
     for (int i = 0; i < columns; ++i) run.stats[i] = no_keys();
 #pragma unroll
@@ -477,17 +475,37 @@ class Math {
     return o_;
   }
 
+  /// Whether the group has a page.
+  __device__ bool has_group() const {
+    if constexpr (grouped) return !group_.empty;
+    return !fresh_;
+  }
+
+  /// The segment joins the group. The first is copied: folded onto none, it would come out the
+  /// same.
+  __device__ void join_group() {
+    const auto stats = [&](int i) { return segment_stats(i); };
+    if (!group_.empty) return join(group_, stats, o_);
+    group_.empty = false;
+#pragma unroll
+    for (int i = 0; i < columns; ++i) group_.stats[i] = segment_stats(i);
+#pragma unroll
+    for (int i = 0; i < 2 * accumulators; ++i) {
+      group_.o[i / accumulators][i % accumulators] = o_[i / accumulators][i % accumulators];
+    }
+  }
+
   /// The group joins the total.
   __device__ void fold_group() {
-    if (grouped || !fresh_)
-      fold(
+    if (has_group())
+      join(
           total_, [&](int i) { return group_stats(i); }, group_o());
-    clear(group_);
   }
 
   /// A part joins the run.
   template <class PartStats>
-  __device__ void fold(Run& run, PartStats stats, const float (&o)[2][accumulators]) const {
+  __device__ void join(Run& run, PartStats stats, const float (&o)[2][accumulators]) const {
+    run.empty = false;
 #pragma unroll
     for (int i = 0; i < columns; ++i) {
       const int at = 4 * (i / 2) + i % 2;
@@ -501,27 +519,31 @@ class Math {
     }
   }
 
-  /// The first element of V's row in a thread's registers of tile `tile`, half `half`.
   __device__ int element(int tile, int half) const {
-    const int g = lane_ / 4;
-    if constexpr (Cache::widens) return 32 * warp_ + 4 * g + 2 * tile + half;
-    return 64 * tile + 16 * warp_ + g + 8 * half;
+    return Cache::element(warp_, lane_ / 4, tile, half);
   }
 
-  template <class PartStats>
-  __device__ void put(int slot, PartStats stats, const float (&o)[2][accumulators]) const {
-    float* rows = cta_.partial(slot);
+  /// The partial result that ends with `segment`, to the CTAs that write its columns.
+  __device__ void send_group(const Item& item, int segment) const {
+    const int group = segment / segments_per_group(n);
+    const int partial = partial_index(segment, cta_.share, n);
+    const int count = partials_of_group(cta_.share, n);
+    const int per_cta_log2 = columns_of_cta_log2(p_.cluster_log2, n);
+    const int thread = 8 * warp_ + lane_ / 4;  // of the 32 that share a column
+    const float(&o)[2][accumulators] = group_o();
 #pragma unroll
     for (int i = 0; i < columns; ++i) {
-      float* row = rows + (column(i / 2) + i % 2) * partial_stride;
-      row[partial_sum + 8 * warp_ + lane_ / 4] = stats(i).y;
-      if (thread_ < 4) row[partial_maximum] = stats(i).x;
+      const int own = column(i / 2) + i % 2;
+      if (own >= item.rows * p_.group) continue;
+      const int rank = own >> per_cta_log2;
+      PartialColumn& to = cta_.received(own - (rank << per_cta_log2), group, partial, count);
+      const std::uint32_t barrier = ptx::cluster_address(&s_.received, rank);
       const int at = 4 * (i / 2) + i % 2;
-#pragma unroll
-      for (int tile = 0; tile < 2; ++tile) {
-        row[element(tile, 0)] = o[tile][at];
-        row[element(tile, 1)] = o[tile][at + 2];
-      }
+      const Stats stats = group_stats(i);
+      ptx::send(ptx::cluster_address(&to.o[thread], rank),
+                {o[0][at], o[0][at + 2], o[1][at], o[1][at + 2]}, barrier);
+      ptx::send(ptx::cluster_address(&to.sum[thread], rank), stats.y, barrier);
+      if (thread == 0) ptx::send(ptx::cluster_address(&to.maximum, rank), stats.x, barrier);
     }
   }
 
@@ -566,10 +588,10 @@ class Math {
   const Cta<n>& cta_;
   Shared<n>& s_;
   int thread_, warp_, lane_;
-  bool has_two_;  // results to hand over
+  int parity_ = 0;
   std::int32_t seq_len_ = 0;
+  std::int32_t first_visible_ = 0;  // keys that the item's first row sees
   ptx::RingPlace ring_;
-  ptx::RingPlace list_;
 
   // The segment.
   float o_[2][accumulators];

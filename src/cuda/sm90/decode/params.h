@@ -7,6 +7,7 @@
 
 #include "cuda/common/batch.cuh"
 #include "cuda/common/scale.cuh"
+#include "cuda/sm90/decode/plan.h"
 #include "msa/attend.h"
 
 /// \file
@@ -20,7 +21,7 @@ struct Params {
   const std::uint16_t* q;  // [T, Hq, 128] bf16|f16
   std::int64_t q_token, q_head;
   bool q_is_f16;
-  bool q_aligned;  // rows start at multiples of 8 bytes
+  bool q_aligned;  // rows start at multiples of 16 bytes
 
   const std::int32_t* selection;  // [T, Hs, topk]
   std::int64_t selection_token, selection_list, selection_slot;
@@ -47,10 +48,12 @@ struct Params {
   int kv_heads;
   int rows;        // of an item
   int row_groups;  // items of a request and head
-  int capacity;    // rows · topk: the longest list
-  int slots;       // of the ring
-  int cluster;     // CTAs that share an item, a power of two
+  Divisor by_kv_heads, by_row_groups;
+  int capacity;  // rows · topk: the longest list
+  int slots;     // of the ring
+  int cluster;   // CTAs that share an item, a power of two
   int cluster_log2;
+  int received_columns;  // see config.h
   int items;
 };
 

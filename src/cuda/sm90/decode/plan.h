@@ -25,11 +25,31 @@ inline constexpr int groups = 4;
 /// (row, query head) pairs of an item: O, S and the folds of more do not fit the registers.
 inline constexpr int max_columns = 32;
 
-/// Rows of a request that one item takes: a function of m and G alone.
-MSA_HOST_DEVICE constexpr int item_rows(int m, int group) {
-  const int fitting = max_columns / group;
+/// Ids of an item: its lists must leave the ring room.
+inline constexpr int max_ids = 512;
+
+/// Rows of a request that one item takes: a function of m, G and topk alone.
+MSA_HOST_DEVICE constexpr int item_rows(int m, int group, int topk) {
+  const int by_columns = max_columns / group, by_ids = max_ids / topk;
+  const int fitting = by_columns < by_ids ? by_columns : by_ids;
   return m < fitting ? m : fitting;
 }
+
+/// Quotients of any i from 0 to 2^31 - 1 by one product: with 2^(shift - 31) >= size the rounded
+/// up factor is off by too little to matter. A division on the device takes 0.1 µs.
+struct Divisor {
+  Divisor() = default;
+  MSA_HOST_DEVICE constexpr explicit Divisor(std::uint32_t size) {
+    while (std::uint64_t{1} << (shift - 31) < size) ++shift;
+    factor = static_cast<std::uint32_t>(((std::uint64_t{1} << shift) + size - 1) / size);
+  }
+  MSA_HOST_DEVICE constexpr int quotient(int i) const {
+    return static_cast<int>(static_cast<std::uint32_t>(i) * std::uint64_t{factor} >> shift);
+  }
+
+  std::uint32_t factor = 0;
+  int shift = 31;
+};
 
 /// floor(i / size) by a product and a shift: exact for i below 1,024 and sizes of 1 to 64 (columns
 /// by G, ids by topk).
@@ -62,43 +82,42 @@ MSA_HOST_DEVICE constexpr bool splits(int ctas, int n) {
   return ctas == 1 || ctas == 2 || (ctas >= groups && segments(n) % ctas == 0);
 }
 
-/// Partial results of a group in a cluster. Where CTAs share a group, only its first can fold, as
-/// the fold starts at the left: the others hand over every segment.
-MSA_HOST_DEVICE constexpr int partials_of_group(int ctas, int n) {
-  if (ctas <= groups) return 1;
-  const int each = segments(n) / ctas;  // segments of a CTA
-  return 1 + segments_per_group(n) - each;
+/// Segments of a group that its first partial result holds, where a CTA has `share` segments. Where
+/// CTAs share a group, only its first can fold, as the fold starts at the left: the others hand
+/// over every segment.
+MSA_HOST_DEVICE constexpr int first_partial(int share, int n) {
+  return share < segments_per_group(n) ? share : segments_per_group(n);
 }
-/// Whether CTA `rank` hands over two results instead of one.
-MSA_HOST_DEVICE constexpr bool has_two(int rank, int ctas, int n) {
-  return ctas == 2 || (ctas == 2 * groups && segments(n) == 2 * ctas && rank % 2 == 1);
+/// Partial results of a group in a cluster.
+MSA_HOST_DEVICE constexpr int partials_of_group(int share, int n) {
+  return 1 + segments_per_group(n) - first_partial(share, n);
 }
-inline constexpr int partials = 2;
 
-/// The p-th partial result of group `g`: where it lies, and its segments.
+/// The segments of the p-th partial result of group `g`.
 struct Partial {
-  int cta, slot;
   int begin, end;
 };
-MSA_HOST_DEVICE constexpr Partial partial_of(int g, int p, int ctas, int n) {
-  const int first = g * segments_per_group(n), end = first + segments_per_group(n);
-  if (ctas == 2) return {g / 2, g % 2, first, end};
-  if (ctas == groups) return {g, 0, first, end};
-  if (ctas == segments(n)) return {first + p, 0, first + p, first + p + 1};
-  if (p == 0) return {2 * g, 0, first, first + 2};  // two CTAs a group, of two segments each
-  return {2 * g + 1, p - 1, first + 1 + p, first + 2 + p};
+MSA_HOST_DEVICE constexpr Partial partial_of(int g, int p, int share, int n) {
+  const int first = g * segments_per_group(n), end = first + first_partial(share, n);
+  if (p == 0) return {first, end};
+  return {end + p - 1, end + p};
 }
 
-/// Whether the partial result that segment `s` belongs to ends with it: with its group, or, where
-/// CTAs share the group, with the first CTA's segments and then with every one.
-MSA_HOST_DEVICE constexpr bool ends_partial(int s, int ctas, int n) {
-  const int in_group = s % segments_per_group(n);
-  if (ctas <= groups) return in_group + 1 == segments_per_group(n);
-  return in_group + 1 >= segments(n) / ctas;
+/// Whether a partial result ends with segment `s`, and which of its group it is.
+MSA_HOST_DEVICE constexpr bool ends_partial(int s, int share, int n) {
+  return (s & (segments_per_group(n) - 1)) + 1 >= first_partial(share, n);
+}
+MSA_HOST_DEVICE constexpr int partial_index(int s, int share, int n) {
+  return (s & (segments_per_group(n) - 1)) + 1 - first_partial(share, n);
 }
 
 /// Columns that each CTA of a cluster writes; with more CTAs than columns, the last write none.
 MSA_HOST_DEVICE constexpr int columns_of_cta(int ctas, int n) { return ctas < n ? n / ctas : 1; }
+/// log2 of it.
+MSA_HOST_DEVICE constexpr int columns_of_cta_log2(int cluster_log2, int n) {
+  const int columns_log2 = n == 8 ? 3 : n == 16 ? 4 : 5;
+  return cluster_log2 < columns_log2 ? columns_log2 - cluster_log2 : 0;
+}
 static_assert(columns_of_cta(16, 16) == 1 && columns_of_cta(16, 8) == 1,
               "where a segment is a CTA's, a CTA writes one column");
 

@@ -9,7 +9,8 @@
 #include "cuda/sm90/decode/traits.cuh"
 
 /// \file
-/// The queries of an item as operand B of the logits.
+/// The three warps that bring an item's queries, as operand B of the logits, while the item before
+/// is computed: at 256 requests the math warps waited 2.5 µs an item for them.
 
 namespace msa::cuda::sm90::decode {
 
@@ -21,41 +22,65 @@ __device__ inline int operand_offset(int column, int k) {
   return k / 64 * (n * 128) + column * 128 + ((chunk ^ column % 8) * 16) + k % 8 * 2;
 }
 
-/// Four neighbouring elements of one query head a lane.
+/// One warp of them: 16 lanes look after a query head, eight neighbouring elements each.
 template <class Cache, int n>
 class Queries {
  public:
-  __device__ Queries(const Params& p, const Item& item) {
-    const int warp = static_cast<int>(threadIdx.x) / warp_size;
-    const int columns = item.rows * p.group;
-    const std::uint16_t* first = p.q + item.first_token * p.q_token +
-                                 item.head * p.group * p.q_head + threadIdx.x % warp_size * 4;
+  /// `warp` of query_warps.
+  __device__ Queries(const Params& p, const Cta<n>& cta, int warp)
+      : p_(p),
+        cta_(cta),
+        first_(2 * warp + static_cast<int>(threadIdx.x) % warp_size / lanes),
+        lane_(static_cast<int>(threadIdx.x) % lanes) {}
+
+  /// `parity` is the item's, of those of this CTA.
+  __device__ void run(const Item& item, int parity) {
+#pragma unroll 1
+    for (int column = first_; column - first_ < n; column += batch * step) {
+      load(item, column);
+      store(column, parity);
+    }
+    ptx::fence_async_proxy();
+    __syncwarp();
+    ptx::arrive_threads(barriers::ready + parity, threads);
+  }
+
+ private:
+  static constexpr int lanes = 16;              // of a column
+  static constexpr int step = 2 * query_warps;  // columns at once
+  /// Loads of a lane that are under way together.
+  static constexpr int batch = n == 8 ? 2 : 3;
+
+  __device__ void load(const Item& item, int first_column) {
+    const int columns = item.rows * p_.group;
+    const std::uint16_t* first =
+        p_.q + item.first_token * p_.q_token + item.head * p_.group * p_.q_head + lane_ * 8;
 #pragma unroll
-    for (int i = 0; i < per_warp; ++i) {
-      const int column = warp + i * math_warps;
-      bits_[i] = {0, 0};
+    for (int i = 0; i < batch; ++i) {
+      const int column = first_column + i * step;
+      bits_[i] = {0, 0, 0, 0};
       if (column >= columns) continue;
-      const int row = row_of(column, p.row_factor);
-      const std::uint16_t* from = first + row * p.q_token + (column - row * p.group) * p.q_head;
-      if (p.q_aligned) {
-        bits_[i] = *reinterpret_cast<const uint2*>(from);
+      const int row = row_of(column, p_.row_factor);
+      const std::uint16_t* from = first + row * p_.q_token + (column - row * p_.group) * p_.q_head;
+      if (p_.q_aligned) {
+        bits_[i] = *reinterpret_cast<const uint4*>(from);
       } else {
-        bits_[i] = {from[0] | std::uint32_t{from[1]} << 16, from[2] | std::uint32_t{from[3]} << 16};
+        const auto two = [&](int e) { return from[e] | std::uint32_t{from[e + 1]} << 16; };
+        bits_[i] = {two(0), two(2), two(4), two(6)};
       }
     }
   }
 
   /// Writes them as products of the cache's type take them, and each column's logit factor.
-  __device__ void store(const Params& p, Shared<n>& s) const {
-    const int warp = static_cast<int>(threadIdx.x) / warp_size;
-    const int lane = static_cast<int>(threadIdx.x) % warp_size;
-    const double scale =
-        static_cast<double>(p.softmax_scale) * p.k_scale.value() * 1.4426950408889634074;  // log2 e
+  __device__ void store(int first_column, int parity) const {
+    const double scale = static_cast<double>(p_.softmax_scale) * p_.k_scale.value() *
+                         1.4426950408889634074;  // log2 e
+    unsigned char* queries = cta_.queries(parity);
 #pragma unroll
-    for (int i = 0; i < per_warp; ++i) {
-      const int column = warp + i * math_warps;
-      float x[4];
-      widen(p, bits_[i], x);
+    for (int i = 0; i < batch; ++i) {
+      const int column = first_column + i * step;
+      float x[8];
+      widen(p_, bits_[i], x);
       int exponent = 0;
       if constexpr (Cache::product == ptx::Operand::f16) {
         exponent = f16_exponent(largest_of(x));
@@ -63,26 +88,34 @@ class Queries {
         exponent = scale_exponent(scale, largest_of(x));
       }
       scale_row(exponent, x);
-      if (lane == 0) {
-        s.factor[column] = static_cast<float>(scale * __hiloint2double((1023 - exponent) << 20, 0));
+      if (column >= n) continue;
+      if (lane_ == 0) {
+        cta_.shared.factor[parity][column] =
+            static_cast<float>(scale * __hiloint2double((1023 - exponent) << 20, 0));
       }
-      const std::uint32_t low = pack<Cache::product>(x[0], x[1]);
-      const std::uint32_t high = pack<Cache::product>(x[2], x[3]);
-      store_pair(s, column, position(4 * lane), low);
-      store_pair(s, column, position(4 * lane + 2), high);
+      const uint4 bits = {pack<Cache::product>(x[0], x[1]), pack<Cache::product>(x[2], x[3]),
+                          pack<Cache::product>(x[4], x[5]), pack<Cache::product>(x[6], x[7])};
+      if constexpr (Cache::widens) {
+        store_pair(queries, column, 0, bits.x);
+        store_pair(queries, column, 2, bits.y);
+        store_pair(queries, column, 4, bits.z);
+        store_pair(queries, column, 6, bits.w);
+      } else {
+        *reinterpret_cast<uint4*>(queries + operand_offset<n>(column, 8 * lane_)) = bits;
+      }
     }
   }
 
- private:
-  static constexpr int per_warp = n / math_warps;
-
-  /// The largest finite magnitude of a row, four elements a lane.
-  __device__ static float largest_of(const float (&x)[4]) {
+  /// The largest finite magnitude of a row.
+  __device__ static float largest_of(const float (&x)[8]) {
     float largest = 0;
     for (float element : x) {
       if (fabsf(element) <= FLT_MAX) largest = fmaxf(largest, fabsf(element));
     }
-    return warp_max(largest);
+    for (int lane = 1; lane < lanes; lane *= 2) {
+      largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, lane));
+    }
+    return largest;
   }
   __device__ static int floor_log2(float x) {
     const bool tiny = x < 0x1p-100f;
@@ -109,7 +142,7 @@ class Queries {
     return largest == 0 ? 0 : min(whole - kept, max(0, 126 - floor_log2(largest)));
   }
 
-  __device__ static void scale_row(int exponent, float (&x)[4]) {
+  __device__ static void scale_row(int exponent, float (&x)[8]) {
     const int half = exponent / 2;  // in two steps, as 2^exponent may be no f32
     const float first = power_of_two(half), second = power_of_two(exponent - half);
     for (float& element : x) element = element * first * second;
@@ -118,27 +151,34 @@ class Queries {
     return __uint_as_float(static_cast<unsigned>(127 + exponent) << 23);
   }
 
-  __device__ static void widen(const Params& p, uint2 bits, float (&x)[4]) {
-    const std::uint32_t element[] = {bits.x & 0xffff, bits.x >> 16, bits.y & 0xffff, bits.y >> 16};
+  __device__ static void widen(const Params& p, const uint4& bits, float (&x)[8]) {
+    const std::uint32_t words[] = {bits.x, bits.y, bits.z, bits.w};
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
-      x[i] = p.q_is_f16 ? f16_to_f32(element[i]) : bf16_to_f32(element[i]);
+    for (int i = 0; i < 8; ++i) {
+      const std::uint32_t element = words[i / 2] >> i % 2 * 16 & 0xffff;
+      x[i] = p.q_is_f16 ? f16_to_f32(element) : bf16_to_f32(element);
+    }
   }
 
   /// Where the products look for element d. In 8-bit caches a thread reads 16 bytes of a key at
   /// once and takes what its registers hold for consecutive k steps; a dot product does not mind
   /// the order: d = 32 c + 16 i + 4 s + 2 j + e is element 2 c + 8 j + e of k step 4 i + s.
   __device__ static int position(int d) {
-    if constexpr (!Cache::widens) return d;
     const int c = d / 32, step = d % 32 / 4, j = d / 2 % 2;
     return step * 16 + 2 * c + 8 * j;
   }
 
-  __device__ static void store_pair(Shared<n>& s, int column, int k, std::uint32_t bits) {
-    *reinterpret_cast<std::uint32_t*>(s.queries + operand_offset<n>(column, k)) = bits;
+  /// Elements 8 · lane + `first` and the next.
+  __device__ void store_pair(unsigned char* queries, int column, int first,
+                             std::uint32_t bits) const {
+    const int offset = operand_offset<n>(column, position(8 * lane_ + first));
+    *reinterpret_cast<std::uint32_t*>(queries + offset) = bits;
   }
 
-  uint2 bits_[per_warp];
+  const Params& p_;
+  const Cta<n>& cta_;
+  int first_, lane_;  // column of the first step, lane of it
+  uint4 bits_[batch];
 };
 
 }  // namespace msa::cuda::sm90::decode

@@ -12,20 +12,29 @@
 namespace msa::cuda::sm90::decode {
 
 /// 16-bit caches: tiles are operands as they lie in shared memory.
-struct Bf16Cache {
+struct WideCache {
   static constexpr bool widens = false;
+  /// The element of V's row that lane group `g` of warp `w` has in tile `tile`, half `half`.
+  __device__ static int element(int w, int g, int tile, int half) {
+    return 64 * tile + 16 * w + g + 8 * half;
+  }
+};
+struct Bf16Cache : WideCache {
   static constexpr ptx::Operand product = ptx::Operand::bf16;
 };
-struct F16Cache {
-  static constexpr bool widens = false;
+struct F16Cache : WideCache {
   static constexpr ptx::Operand product = ptx::Operand::f16;
 };
 
 /// 8-bit caches: every value is exact in f16; registers hold the operand.
-struct E4m3Cache {
+struct NarrowCache {
   static constexpr bool widens = true;
   static constexpr ptx::Operand product = ptx::Operand::f16;
-
+  __device__ static int element(int w, int g, int tile, int half) {
+    return 32 * w + 4 * g + 2 * tile + half;
+  }
+};
+struct E4m3Cache : NarrowCache {
   /// Bytes 0 and 1, then 2 and 3, as pairs of f16.
   __device__ static void widen(std::uint32_t bytes, std::uint32_t& low, std::uint32_t& high) {
     asm("{.reg .b16 a, b; mov.b32 {a, b}, %2; cvt.rn.f16x2.e4m3x2 %0, a; "
@@ -34,10 +43,7 @@ struct E4m3Cache {
         : "r"(bytes));
   }
 };
-struct E5m2Cache {
-  static constexpr bool widens = true;
-  static constexpr ptx::Operand product = ptx::Operand::f16;
-
+struct E5m2Cache : NarrowCache {
   /// e5m2 is the upper half of an f16.
   __device__ static void widen(std::uint32_t bytes, std::uint32_t& low, std::uint32_t& high) {
     low = __byte_perm(bytes, 0, 0x1404);

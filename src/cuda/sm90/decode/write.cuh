@@ -33,7 +33,7 @@ struct OutRow {
 /// O / sum · v_scale; 0 without a key.
 struct Normalize {
   __device__ Normalize(const Stats& stats, float v_scale)
-      : empty(stats.y == 0), inverse(1.0f / stats.y), v_scale(v_scale) {}
+      : empty(stats.y == 0), inverse(reciprocal_fast(stats.y)), v_scale(v_scale) {}
   /// Adding 0 leaves one sign of zero.
   __device__ float operator()(float o) const {
     return empty ? 0.0f : __fadd_rn(__fmul_rn(__fmul_rn(o, inverse), v_scale), 0.0f);
@@ -54,21 +54,17 @@ __device__ inline std::uint32_t pack_out(const Params& p, float first, float sec
 }
 
 /// `count` results of one column, folded in order by a warp: each lane has four elements of O and
-/// one of the 32 parts of the sum. All are fetched before the first fold, and no branch may keep a
-/// fetch waiting.
+/// one of the 32 parts of the sum.
 template <int count>
 struct Parts {
   Stats stats[count];
   float4 o[count];
 
-  template <int n>
-  __device__ void fetch(int i, const Cta<n>& cta, const Partial& place, int column, int lane) {
-    const float* row = cta.partial(place.slot) + column * partial_stride;
-    stats[i] = {ptx::in_cta(row[partial_maximum], place.cta),
-                ptx::in_cta(row[partial_sum + lane], place.cta)};
-    o[i] = ptx::in_cta(reinterpret_cast<const float4*>(row)[lane], place.cta);
+  __device__ void fetch(int i, const PartialColumn& partial, int lane) {
+    stats[i] = {partial.maximum, partial.sum[lane]};
+    o[i] = partial.o[lane];
   }
-  /// A result that its CTA did not write, as it had no page.
+  /// A result that was not sent, as it has no page.
   __device__ void leave_out(int i) {
     stats[i] = no_keys();
     o[i] = {0, 0, 0, 0};
@@ -93,55 +89,88 @@ __device__ inline float sum_of_threads(float part) {
   return part;
 }
 
-/// Four elements of a column's row a lane.
+/// Two elements of out.
+__device__ inline void store_pair(const Params& p, std::uint16_t* to, std::uint32_t bits) {
+  if (p.out_aligned) {
+    *reinterpret_cast<std::uint32_t*>(to) = bits;
+  } else {
+    to[0] = static_cast<std::uint16_t>(bits);
+    to[1] = static_cast<std::uint16_t>(bits >> 16);
+  }
+}
+
+/// A column's row: lane 8 w + g has the four elements of thread (w, g), see Cache::element.
+template <class Cache>
 __device__ inline void write_column(const Params& p, const OutRow& row, int lane, Stats stats,
                                     const float4& o) {
   stats.y = sum_of_threads(stats.y);
   const Normalize normalize(stats, p.v_scale.value());
-  const uint2 bits = {pack_out(p, normalize(o.x), normalize(o.y)),
-                      pack_out(p, normalize(o.z), normalize(o.w))};
-  std::uint16_t* to = row.out + 4 * lane;
-  if (p.out_aligned) {
-    *reinterpret_cast<uint2*>(to) = bits;
+  const float x[2][2] = {{normalize(o.x), normalize(o.y)}, {normalize(o.z), normalize(o.w)}};
+  const int w = lane / 8, g = lane % 8;
+  if constexpr (Cache::widens) {
+    store_pair(p, row.out + Cache::element(w, g, 0, 0), pack_out(p, x[0][0], x[0][1]));
+    store_pair(p, row.out + Cache::element(w, g, 1, 0), pack_out(p, x[1][0], x[1][1]));
   } else {
-    to[0] = static_cast<std::uint16_t>(bits.x);
-    to[1] = static_cast<std::uint16_t>(bits.x >> 16);
-    to[2] = static_cast<std::uint16_t>(bits.y);
-    to[3] = static_cast<std::uint16_t>(bits.y >> 16);
+    // Neighbours in a row are g's: an even g takes the pairs of tile 0, the next one those of 1.
+    const int odd = g % 2;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float other = __shfl_xor_sync(0xffffffffu, odd == 1 ? x[0][half] : x[1][half], 1);
+      const std::uint32_t bits =
+          odd == 1 ? pack_out(p, other, x[1][half]) : pack_out(p, x[0][half], other);
+      store_pair(p, row.out + Cache::element(w, g - odd, odd, half), bits);
+    }
   }
   if (lane == 0) row.write_lse(p, stats);
 }
 
-/// This CTA's columns, a warp each, from one result of each group.
+/// Columns of the item that this CTA of a cluster writes.
 template <int n>
+__device__ inline int own_columns(const Params& p, const Cta<n>& cta, const Item& item) {
+  const int per_cta = columns_of_cta(p.cluster, n);
+  return min(max(item.rows * p.group - cta.cluster_rank * per_cta, 0), per_cta);
+}
+
+/// Bit g · count + i: the i-th of `count` partial results of group g has a page, and is sent. Of a
+/// whole warp.
+template <int n>
+__device__ inline unsigned sent_partials(const Cta<n>& cta, int length) {
+  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+  const int count = partials_of_group(cta.share, n);
+  bool sent = false;
+  if (lane < groups * count) {
+    const Partial partial = partial_of(lane / count, lane % count, cta.share, n);
+    sent = any_page(partial.begin, partial.end, length, n);
+  }
+  return __ballot_sync(0xffffffffu, sent);
+}
+
+/// This CTA's columns, a warp each, from one result of each group.
+template <class Cache, int n>
 __device__ inline void write_columns(const Params& p, const Cta<n>& cta, const Item& item,
-                                     int length) {
+                                     unsigned sent) {
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
-  const int per_cta = columns_of_cta(p.cluster, n);
-  const int end = min((cta.cluster_rank + 1) * per_cta, item.rows * p.group);
-  for (int column = cta.cluster_rank * per_cta + warp; column < end; column += math_warps) {
+  const int first = cta.cluster_rank * columns_of_cta(p.cluster, n);
+  for (int own = warp; own < own_columns(p, cta, item); own += math_warps) {
     Parts<groups> parts;
 #pragma unroll
     for (int g = 0; g < groups; ++g) {
-      parts.fetch(g, cta, partial_of(g, 0, p.cluster, n), column, lane);
-    }
-#pragma unroll
-    for (int g = 0; g < groups; ++g) {
-      const Partial place = partial_of(g, 0, p.cluster, n);
-      if (!any_page(place.begin, place.end, length, n)) parts.leave_out(g);
+      parts.fetch(g, cta.received(own, g, 0, 1), lane);
+      if ((sent >> g & 1) == 0) parts.leave_out(g);
     }
     Stats stats;
     float4 o;
     parts.fold(stats, o);
-    write_column(p, OutRow(p, item, cta.shared.row[column], column), lane, stats, o);
+    const int column = first + own;
+    write_column<Cache>(p, OutRow(p, item, cta.shared.row[column], column), lane, stats, o);
   }
 }
 
 /// The same from `count` results of each group: a warp folds a group, then one warp the groups.
-template <int count, int n>
+template <class Cache, int count, int n>
 __device__ inline void write_columns_by_group(const Params& p, const Cta<n>& cta, const Item& item,
-                                              int length) {
+                                              unsigned sent) {
   const int group = static_cast<int>(threadIdx.x) / warp_size;
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
   // Q and P are no longer needed.
@@ -150,21 +179,20 @@ __device__ inline void write_columns_by_group(const Params& p, const Cta<n>& cta
   static_assert(
       groups * warp_size * (sizeof(float4) + sizeof(Stats)) <= 2 * Shared<n>::operand_bytes,
       "the groups' results fit");
-  const int per_cta = columns_of_cta(p.cluster, n);
-  const int end = min((cta.cluster_rank + 1) * per_cta, item.rows * p.group);
-  for (int column = cta.cluster_rank * per_cta; column < end; ++column) {
+  const int first = cta.cluster_rank * columns_of_cta(p.cluster, n);
+  for (int own = 0; own < own_columns(p, cta, item); ++own) {
     Parts<count> parts;
 #pragma unroll
     for (int i = 0; i < count; ++i) {
-      parts.fetch(i, cta, partial_of(group, i, p.cluster, n), column, lane);
+      parts.fetch(i, cta.received(own, group, i, count), lane);
+      if ((sent >> (group * count + i) & 1) == 0) parts.leave_out(i);
     }
-#pragma unroll
-    for (int i = 0; i < count; ++i) {
-      const Partial place = partial_of(group, i, p.cluster, n);
-      if (!any_page(place.begin, place.end, length, n)) parts.leave_out(i);
-    }
-    parts.fold(cell_stats[threadIdx.x], cells[threadIdx.x]);
-    ptx::sync_threads(1, math_threads);
+    Stats group_stats;
+    float4 group_o;
+    parts.fold(group_stats, group_o);
+    cell_stats[threadIdx.x] = group_stats;
+    cells[threadIdx.x] = group_o;
+    ptx::sync_threads(barriers::math, math_threads);
     if (group == 0) {
       Parts<groups> all;
 #pragma unroll
@@ -175,23 +203,29 @@ __device__ inline void write_columns_by_group(const Params& p, const Cta<n>& cta
       Stats stats;
       float4 o;
       all.fold(stats, o);
-      write_column(p, OutRow(p, item, cta.shared.row[column], column), lane, stats, o);
+      const int column = first + own;
+      write_column<Cache>(p, OutRow(p, item, cta.shared.row[column], column), lane, stats, o);
     }
-    ptx::sync_threads(1, math_threads);
+    ptx::sync_threads(barriers::math, math_threads);
   }
 }
 
 /// This CTA's part of the item's rows, from the results of all CTAs of the cluster.
-template <int n>
+template <class Cache, int n>
 __device__ inline void write_share(const Params& p, const Cta<n>& cta, const Item& item,
                                    int length) {
+  if (own_columns(p, cta, item) == 0) return;
+  const unsigned sent = sent_partials(cta, length);
+  ptx::wait(cta.shared.received, 0);  // all of them have arrived
   if constexpr (segments_per_group(n) == 4) {
-    if (p.cluster == 16)
-      return write_columns_by_group<partials_of_group(16, n)>(p, cta, item, length);
-    if (p.cluster == 8)
-      return write_columns_by_group<partials_of_group(8, n)>(p, cta, item, length);
+    if (cta.share == 1) {
+      return write_columns_by_group<Cache, partials_of_group(1, n)>(p, cta, item, sent);
+    }
+    if (cta.share == 2) {
+      return write_columns_by_group<Cache, partials_of_group(2, n)>(p, cta, item, sent);
+    }
   }
-  write_columns(p, cta, item, length);
+  write_columns<Cache>(p, cta, item, sent);
 }
 
 }  // namespace msa::cuda::sm90::decode
