@@ -4,6 +4,7 @@
 #include "cuda/common/device.h"
 #include "cuda/common/launch.h"
 #include "cuda/common/range.h"
+#include "cuda/common/read_back.h"
 #include "cuda/portable/operators.h"
 
 namespace msa::cuda {
@@ -71,6 +72,14 @@ class PortableBackend final : public Backend {
     call("insert_cache", portable::insert_cache, a);
   }
   void run(const CopyPagesArgs& a) const override { call("copy_pages", portable::copy_pages, a); }
+
+  bool capturing(const char* op, Device device, Stream stream) const override {
+    return cuda::capturing(op, device, stream);
+  }
+  void download(const char* op, Device device, Stream stream, void* to, const void* from,
+                std::size_t bytes) const override {
+    cuda::download(op, device, stream, to, from, bytes);
+  }
 
  private:
   template <class Args>
