@@ -14,6 +14,10 @@ namespace {
 constexpr const char* who = "device";  // in messages
 constexpr int least_capability = 80;
 
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
 /// Events around replays of a graph.
 class GraphRecording final : public Recording {
  public:
@@ -172,6 +176,25 @@ int first_place() {
   int device = 0;
   while (!place_reasons(device).empty()) ++device;
   return device;
+}
+
+Machine machine() {
+  Machine found;
+  int runtime = 0, driver = 0, count = 0;
+  found.compiled = version_text(CUDART_VERSION);
+  if (cudaRuntimeGetVersion(&runtime) == cudaSuccess) found.runtime = version_text(runtime);
+  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0) {
+    found.driver = version_text(driver);
+  }
+  if (cudaGetDeviceCount(&count) != cudaSuccess) count = 0;
+  for (int device = 0; device < count; ++device) {
+    cudaDeviceProp properties{};
+    if (cudaGetDeviceProperties(&properties, device) != cudaSuccess) continue;
+    found.gpus.push_back({properties.name, properties.major * 10 + properties.minor,
+                          properties.multiProcessorCount, properties.totalGlobalMem});
+  }
+  cudaGetLastError();  // of a machine without a driver
+  return found;
 }
 
 std::unique_ptr<Place> make_place(int device) { return std::make_unique<CudaPlace>(device); }

@@ -1,7 +1,10 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "api/backend.h"
 #include "common/place.h"
@@ -20,5 +23,20 @@ int first_place();
 
 /// Of a device that `place_reasons` has nothing against. \throws Error (device)
 std::unique_ptr<Place> make_place(int device);
+
+/// Versions, "13.0", and what there is.
+struct Machine {
+  struct Gpu {
+    std::string name;
+    int capability = 0;  ///< major · 10 + minor
+    int multiprocessors = 0;
+    std::size_t memory = 0;  ///< bytes
+  };
+  std::string compiled;   ///< of the headers and the compiler
+  std::string runtime;    ///< that is linked in
+  std::string driver;     ///< "" where there is none
+  std::vector<Gpu> gpus;  ///< cuda:0, cuda:1, …
+};
+Machine machine();
 
 }  // namespace msa::cuda
