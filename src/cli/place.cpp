@@ -84,6 +84,7 @@ constexpr const char* allowed_devices = "auto, cpu, cuda, or cuda:N with N from 
 [[noreturn]] void refuse(const std::string& command, const std::string& device,
                          const std::vector<std::string>& reasons) {
   std::vector<std::string> failures;
+  failures.reserve(reasons.size());
   for (const std::string& reason : reasons) {
     failures.push_back(fmt::format("{}: argument '--device' is '{}': {}", command, device, reason));
   }

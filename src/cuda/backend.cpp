@@ -85,8 +85,10 @@ class PortableBackend final : public Backend {
   template <class Args>
   static void call(const char* op, void (*run)(const Args&), const Args& args) {
     const Range range(op);
-    const DeviceGuard guard(op, device_of(args).index);
+    const Device device = device_of(args);
+    const DeviceGuard guard(op, device.index);
     run(args);
+    settle(op, device, args.stream);
   }
 };
 

@@ -1,6 +1,7 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #include "cuda/common/read_back.h"
 
+#include "api/check.h"
 #include "cuda/common/launch.h"
 
 namespace msa::cuda {
@@ -19,6 +20,12 @@ void download(const char* op, Device device, Stream stream, void* to, const void
   auto* const on = static_cast<cudaStream_t>(stream.handle);
   check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, on), op, "cudaMemcpyAsync");
   check(cudaStreamSynchronize(on), op, "cudaStreamSynchronize");
+}
+
+void settle(const char* op, Device device, Stream stream) {
+  if (!metadata_checks_enabled() || capturing(op, device, stream)) return;
+  check(cudaStreamSynchronize(static_cast<cudaStream_t>(stream.handle)), op,
+        "cudaStreamSynchronize after the launch");
 }
 
 }  // namespace msa::cuda

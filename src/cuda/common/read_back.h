@@ -17,4 +17,8 @@ bool capturing(const char* op, Device device, Stream stream);
 void download(const char* op, Device device, Stream stream, void* to, const void* from,
               std::size_t bytes);
 
+/// After a call's launches: under MSA_CHECK=1 waits for them, unless they were captured, so that a
+/// fault of theirs is reported by this call and not by one that happens to come later.
+void settle(const char* op, Device device, Stream stream);
+
 }  // namespace msa::cuda

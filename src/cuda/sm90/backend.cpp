@@ -67,6 +67,7 @@ class Sm90Backend final : public Backend {
     if (a.batch.num_actual_tokens > a.batch.num_decode_tokens()) {
       portable::attend(prefill_part(a));
     }
+    settle("attend", a.q.device, a.stream);
   }
   void run(const IndexArgs&) const override {}
   void run(const IndexScoresArgs&) const override {}
