@@ -90,9 +90,9 @@ void validate(Checker& check, const AttendArgs& a) {
 }
 
 /// MSA_CHECK=1: ids that no healthy indexer writes. The operator itself ignores them.
-void check_ids(Checker& check, const AttendArgs& a) {
+void check_ids(Checker& check, const AttendArgs& a, HostReader& host) {
   const std::int64_t blocks = (a.batch.max_seq_len + page_size - 1) / page_size;
-  const ConstTensor& s = a.selection;
+  const ConstTensor s = host.read(a.selection, a.batch.num_actual_tokens);
   int reported = 0;
   for (std::int64_t t = 0; t < a.batch.num_actual_tokens; ++t) {
     for (std::int64_t h = 0; h < s.shape[1]; ++h) {
@@ -110,15 +110,15 @@ void check_ids(Checker& check, const AttendArgs& a) {
 }
 
 /// MSA_CHECK=1: all but the selection.
-void check_metadata(Checker& check, const AttendArgs& a) {
-  if (a.q.device.type == DeviceType::cuda) return;
-  check_batch_memory(check, a.batch, a.kv_cache.shape_view().shape[0], a.kv_shard.rank,
+void check_metadata(Checker& check, const AttendArgs& a, HostReader& host) {
+  if (!host.reads(a.q.device)) return;
+  check_batch_memory(check, host.read(a.batch), a.kv_cache.shape_view().shape[0], a.kv_shard.rank,
                      a.kv_shard.world);
 }
 
-void check_memory(Checker& check, const AttendArgs& a) {
-  check_metadata(check, a);
-  if (a.q.device.type != DeviceType::cuda) check_ids(check, a);
+void check_memory(Checker& check, const AttendArgs& a, HostReader& host) {
+  check_metadata(check, a, host);
+  if (host.reads(a.q.device)) check_ids(check, a, host);
 }
 
 }  // namespace
@@ -127,7 +127,7 @@ void check_call(const AttendArgs& args) { check_call("attend", args, validate, c
 
 void attend(const AttendArgs& args) { call("attend", args, validate, check_memory); }
 void attend(Checker& check, const AttendArgs& args) {
-  check_arguments(check, args, validate, check_memory);
+  check_arguments(check, "attend", args, validate, check_memory);
   dispatch("attend", args);
 }
 

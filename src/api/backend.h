@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 #include <span>
 #include <string>
 #include <vector>
@@ -58,6 +59,18 @@ class Backend {
   virtual void run(const WriteCacheArgs& args) const = 0;
   virtual void run(const InsertCacheArgs& args) const = 0;
   virtual void run(const CopyPagesArgs& args) const = 0;
+
+  /// For MSA_CHECK=1, whose checks run on the host; as they stand for memory that it can read. True
+  /// while `stream` is being captured: nothing may be waited for then.
+  virtual bool capturing(const char* /*op*/, Device /*device*/, Stream /*stream*/) const {
+    return false;
+  }
+  /// Copies `bytes` of the device's memory to the host, after all that `stream` was given before,
+  /// and waits.
+  virtual void download(const char* /*op*/, Device /*device*/, Stream /*stream*/, void* to,
+                        const void* from, std::size_t bytes) const {
+    std::memcpy(to, from, bytes);
+  }
 };
 
 /// Every backend of this build, in the order in which calls try them.

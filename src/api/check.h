@@ -131,7 +131,7 @@ class Checker {
 /// where the shape cannot tell. `output`: the call writes it.
 std::int64_t check_kv_cache(Checker& check, const ConstKVCache& cache, bool output);
 
-/// True where bit MSA_CHECK=1 asks for the validation of metadata in memory.
+/// True where MSA_CHECK=1 asks for the validation of metadata in memory.
 bool metadata_checks_enabled();
 
 }  // namespace msa

@@ -98,13 +98,14 @@ std::optional<std::pair<std::int64_t, std::int64_t>> page_both_ways(
 }
 
 /// MSA_CHECK=1: pages in range, no destination twice, no page both ways.
-void check_memory(Checker& check, const CopyPagesArgs& a) {
-  if (a.pairs.device.type == DeviceType::cuda) return;
+void check_memory(Checker& check, const CopyPagesArgs& a, HostReader& host) {
+  if (!host.reads(a.pairs.device)) return;
+  const ConstTensor pairs = host.read(a.pairs, a.pairs.shape[0]);
   std::vector<std::int64_t> sources, destinations;
   int reported = 0;
   for (std::int64_t i = 0; i < a.pairs.shape[0]; ++i) {
-    const std::int64_t* pair = a.pairs.ptr<std::int64_t>() + i * a.pairs.stride[0];
-    const std::int64_t src = pair[0], dst = pair[a.pairs.stride[1]];
+    const std::int64_t* pair = pairs.ptr<std::int64_t>() + i * pairs.stride[0];
+    const std::int64_t src = pair[0], dst = pair[pairs.stride[1]];
     const bool ok = src >= 0 && src < a.src.shape[0] && dst >= 0 && dst < a.dst.shape[0];
     if (!ok && ++reported <= 4) {
       check.fail("pairs", cat("holds (", src, ", ", dst, ") at ", i, "; allowed: source 0 to ",

@@ -6,6 +6,7 @@
 
 #include "api/backend.h"
 #include "api/check.h"
+#include "api/host_reader.h"
 
 /// \file
 /// The way of every call: validate once, pick a backend, check the workspace, run, remember.
@@ -67,24 +68,36 @@ void dispatch(const char* op, const Args& args) {
 template <class Args>
 using Validator = std::type_identity_t<void (*)(Checker&, const Args&)>;
 
-/// Throws what is wrong with a call, along with what `check` has already. `check_memory` (none:
-/// null) reads what the arguments point to, and runs under MSA_CHECK=1 on arguments that have
-/// passed `validate`.
+/// MSA_CHECK=1: what adds the failures of what an operator's arguments point to, read through a
+/// HostReader.
 template <class Args>
-void check_arguments(Checker& check, const Args& args, Validator<Args> validate,
-                     Validator<Args> check_memory) {
+using MemoryCheck = std::type_identity_t<void (*)(Checker&, const Args&, HostReader&)>;
+
+/// Reads what the arguments of `op` point to.
+template <class Args>
+HostReader host_reader(const char* op, const Args& args) {
+  return {op, args.stream, [op, &args]() -> const Backend& { return choose_backend(op, args); }};
+}
+
+/// Throws what is wrong with a call, along with what `check` has already. `check_memory` (none:
+/// null) runs under MSA_CHECK=1 on arguments that have passed `validate`.
+template <class Args>
+void check_arguments(Checker& check, const char* op, const Args& args, Validator<Args> validate,
+                     MemoryCheck<Args> check_memory) {
   validate(check, args);
   check.raise();
-  if (check_memory != nullptr && metadata_checks_enabled()) check_memory(check, args);
+  if (check_memory == nullptr || !metadata_checks_enabled()) return;
+  HostReader host = host_reader(op, args);
+  check_memory(check, args, host);
   check.raise();
 }
 
 /// One call of an operator.
 template <class Args>
 void call(const char* op, const Args& args, Validator<Args> validate,
-          Validator<Args> check_memory = nullptr) {
+          MemoryCheck<Args> check_memory = nullptr) {
   Checker check(op);
-  check_arguments(check, args, validate, check_memory);
+  check_arguments(check, op, args, validate, check_memory);
   dispatch(op, args);
 }
 
@@ -104,9 +117,9 @@ std::size_t query(const char* op, const Args& args, Validator<Args> validate) {
 /// Throws what call() would throw before it runs.
 template <class Args>
 void check_call(const char* op, const Args& args, Validator<Args> validate,
-                Validator<Args> check_memory = nullptr) {
+                MemoryCheck<Args> check_memory = nullptr) {
   Checker check(op);
-  check_arguments(check, args, validate, check_memory);
+  check_arguments(check, op, args, validate, check_memory);
   ready_backend(op, args);
 }
 

@@ -114,15 +114,16 @@ void validate(Checker& check, const SelectArgs& a) {
 
 /// MSA_CHECK=1.
 template <class Args>
-void check_memory(Checker& check, const Args& a) {
+void check_memory(Checker& check, const Args& a, HostReader& host) {
   if constexpr (requires { a.batch; }) {
-    if (a.index_q.device.type == DeviceType::cuda) return;
-    check_batch_memory(check, a.batch, a.index_cache.shape[0]);
+    if (!host.reads(a.index_q.device)) return;
+    check_batch_memory(check, host.read(a.batch), a.index_cache.shape[0]);
   } else {
-    if (a.scores.device.type == DeviceType::cuda) return;
+    if (!host.reads(a.scores.device)) return;
+    const ConstTensor valid_blocks = host.read(a.valid_blocks, a.num_tokens);
     int reported = 0;
     for (std::int64_t t = 0; t < a.num_tokens; ++t) {
-      const std::int64_t valid = a.valid_blocks.template ptr<std::int32_t>()[t];
+      const std::int64_t valid = valid_blocks.ptr<std::int32_t>()[t];
       if ((valid < 0 || valid > a.scores.shape[1]) && ++reported <= 4) {
         check.fail("valid_blocks", cat("holds ", valid, " for token ", t,
                                        "; allowed: 0 to blocks = ", a.scores.shape[1]));
@@ -137,7 +138,7 @@ void check_call(const IndexArgs& args) { check_call("index_blocks", args, valida
 
 void index_blocks(const IndexArgs& args) { call("index_blocks", args, validate, check_memory); }
 void index_blocks(Checker& check, const IndexArgs& args) {
-  check_arguments<IndexArgs>(check, args, validate, check_memory);
+  check_arguments<IndexArgs>(check, "index_blocks", args, validate, check_memory);
   dispatch("index_blocks", args);
 }
 void index_scores(const IndexScoresArgs& args) {

@@ -185,9 +185,10 @@ void validate(Checker& check, const InsertCacheArgs& a) {
 }
 
 /// MSA_CHECK=1: slots in range and named once.
-void check_slots(Checker& check, const char* argument, const ConstTensor& slots,
+void check_slots(Checker& check, HostReader& host, const char* argument, const ConstTensor& given,
                  std::int64_t tokens, std::int64_t pages) {
-  if (!slots.given() || slots.device.type == DeviceType::cuda) return;
+  if (!given.given() || !host.reads(given.device)) return;
+  const ConstTensor slots = host.read(given, tokens);
   std::vector<std::int64_t> used;
   int reported = 0;
   for (std::int64_t t = 0; t < tokens; ++t) {
@@ -203,15 +204,16 @@ void check_slots(Checker& check, const char* argument, const ConstTensor& slots,
   if (twice != used.end()) check.fail(argument, cat("names slot ", *twice, " twice"));
 }
 
-void check_memory(Checker& check, const WriteCacheArgs& a) {
-  if (a.qkv.device.type == DeviceType::cuda) return;
-  check_slots(check, "slot_mapping", a.slot_mapping, a.num_tokens,
+void check_memory(Checker& check, const WriteCacheArgs& a, HostReader& host) {
+  if (!host.reads(a.qkv.device)) return;
+  check_slots(check, host, "slot_mapping", a.slot_mapping, a.num_tokens,
               a.kv_cache.shape_view().shape[0]);
-  check_slots(check, "index_slot_mapping", a.index_slot_mapping, a.num_tokens,
+  check_slots(check, host, "index_slot_mapping", a.index_slot_mapping, a.num_tokens,
               a.index_cache.shape[0]);
+  const ConstTensor positions = host.read(a.positions, a.num_tokens);
   int reported = 0;
   for (std::int64_t t = 0; t < a.num_tokens; ++t) {
-    const std::int64_t position = a.positions.ptr<std::int64_t>()[t];
+    const std::int64_t position = positions.ptr<std::int64_t>()[t];
     if ((position < 0 || position >= a.cos_sin.shape[0]) && ++reported <= 4) {
       check.fail("positions", cat("holds ", position, " for token ", t,
                                   "; allowed: 0 to max_pos − 1 = ", a.cos_sin.shape[0] - 1));
@@ -219,10 +221,10 @@ void check_memory(Checker& check, const WriteCacheArgs& a) {
   }
 }
 
-void check_memory(Checker& check, const InsertCacheArgs& a) {
-  check_slots(check, "slot_mapping", a.slot_mapping, a.num_tokens,
+void check_memory(Checker& check, const InsertCacheArgs& a, HostReader& host) {
+  check_slots(check, host, "slot_mapping", a.slot_mapping, a.num_tokens,
               a.kv_cache.shape_view().shape[0]);
-  check_slots(check, "index_slot_mapping", a.index_slot_mapping, a.num_tokens,
+  check_slots(check, host, "index_slot_mapping", a.index_slot_mapping, a.num_tokens,
               a.index_cache.shape[0]);
 }
 

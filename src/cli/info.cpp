@@ -46,6 +46,17 @@ class Info final : public Command {
     row("isa", fmt::format("{} (available: {})", cpu.isa.empty() ? "none" : cpu.isa,
                            joined(cpu.available, ", ")));
     row("threads", cpu.threads > 0 ? std::to_string(cpu.threads) : "none");
+    const CudaInfo cuda = cuda_info();
+    row("cuda", cuda.compiled.empty()
+                    ? std::string("not in this build")
+                    : fmt::format("compiled with {}, runtime {}, driver {}", cuda.compiled,
+                                  cuda.runtime, cuda.driver.empty() ? "none" : cuda.driver));
+    for (std::size_t i = 0; i < cuda.gpus.size(); ++i) {
+      const CudaInfo::Gpu& gpu = cuda.gpus[i];
+      row(fmt::format("cuda:{}", i),
+          fmt::format("{}, compute capability {}, {} SMs, {}", gpu.name, gpu.capability,
+                      gpu.multiprocessors, format_bytes(static_cast<double>(gpu.memory))));
+    }
     console.print("\nbackends, in the order in which calls try them\n");
     for (const BackendInfo& backend : backends()) {
       const bool on = backend.reasons.empty();

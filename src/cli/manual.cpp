@@ -126,7 +126,7 @@ Instruction set of the CPU backend: baseline, avx2 or avx512.
 Threads of the CPU backend, 1 to 4096; default: all usable cores.
 .TP
 .B MSA_CHECK
-1: the contents of tables, lengths and selections are validated too.
+1: the contents of tables, lengths and selections are validated too, in device memory as well.
 .TP
 .B NO_COLOR
 Anything: no colours.

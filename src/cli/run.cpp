@@ -1,11 +1,11 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/place.h"
 #include "cli/run_inputs.h"
 #include "cli/system_info.h"
 #include "msa/device.h"
@@ -47,6 +47,7 @@ class Run final : public Command {
     app.add_option("-o,--output", output_, "Safetensors file for out and lse")
         ->type_name("OUT")
         ->required();
+    add_device_option(app, device_);
     for (const RunSetting& setting : run_settings()) {
       std::string option = setting.key;
       std::replace(option.begin(), option.end(), '_', '-');
@@ -66,19 +67,20 @@ class Run final : public Command {
   int run(Console& console) override {
     const SafetensorsFile file = SafetensorsFile::open(input_);
     RunProblem problem(file, settings_);
-    const auto start = std::chrono::steady_clock::now();
-    problem.run();
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    write_safetensors(
-        output_, problem.outputs(),
-        {{"producer", fmt::format("msa {}", version())}, {"backend", last_backend()}});
-    print(console, problem, took.count());
-    report(console, problem, took.count());
+    const std::unique_ptr<Place> place = choose_place("run", device_);
+    const double seconds = problem.run(*place);
+    write_safetensors(output_, problem.outputs(),
+                      {{"producer", fmt::format("msa {}", version())},
+                       {"device", device_name(*place)},
+                       {"backend", last_backend()}});
+    print(console, problem, *place, seconds);
+    report(console, problem, *place, seconds);
     return exit_ok;
   }
 
  private:
-  void print(const Console& console, const RunProblem& problem, double seconds) const {
+  void print(const Console& console, const RunProblem& problem, const Place& place,
+             double seconds) const {
     const AttendArgs& args = problem.attend_args();
     const BatchMetadata& batch = args.batch;
     const auto row = [&](const char* key, const std::string& value) {
@@ -92,12 +94,14 @@ class Run final : public Command {
     row("selection", shape_of(args.selection) +
                          (problem.index_args() ? ", chosen by index_blocks" : ", from the file"));
     for (const std::string& tensor : problem.ignored()) row("ignored", tensor);
+    row("device", place.description());
     row("backend", last_backend());
     row("time", format_seconds(seconds));
     row("written", output_);
   }
 
-  void report(const Console& console, const RunProblem& problem, double seconds) const {
+  void report(const Console& console, const RunProblem& problem, const Place& place,
+              double seconds) const {
     if (!console.wants_json()) return;
     Json outputs = Json::object();
     for (const TensorToStore& tensor : problem.outputs()) {
@@ -108,12 +112,14 @@ class Run final : public Command {
                     {"output", output_},
                     {"outputs", outputs},
                     {"ignored", problem.ignored()},
+                    {"device", device_name(place)},
                     {"backend", last_backend()},
                     {"seconds", seconds}});
   }
 
   std::string input_;
   std::string output_;
+  std::string device_ = "auto";
   std::map<std::string, std::string> settings_;
 };
 

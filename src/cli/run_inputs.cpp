@@ -438,20 +438,95 @@ void RunProblem::allocate_outputs() {
   attend_.lse = allocate(DType::f32, {rows, heads});
 }
 
-void RunProblem::run() {
-  std::size_t bytes = workspace_size(attend_);
-  if (index_) bytes = std::max(bytes, workspace_size(*index_));
-  std::vector<std::uint64_t>& memory = buffers_.emplace_back(bytes / 8 + 8);
-  // 64-byte alignment: the widest vectors and a whole cache line.
-  const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
-  const Workspace workspace{reinterpret_cast<char*>(memory.data()) + (64 - address % 64) % 64,
-                            bytes};
-  if (index_) {
-    index_->workspace = workspace;
-    index_blocks(*index_);
+namespace {
+
+/// Bytes from a view's first element to its last.
+std::size_t span_bytes(const ConstTensor& tensor) {
+  if (tensor.numel() <= 0) return 0;
+  std::int64_t last = 0;
+  for (int i = 0; i < tensor.rank; ++i) last += (tensor.shape[i] - 1) * tensor.stride[i];
+  return static_cast<std::size_t>(last + 1) * size_of(tensor.dtype);
+}
+
+/// A call's tensors in a place; on the host they stay where they are.
+class Copies {
+ public:
+  explicit Copies(Place& place) : place_(place) {}
+
+  /// `tensor` becomes a copy of it, whose contents are brought along.
+  template <class Pointer>
+  void move(BasicTensor<Pointer>& tensor) {
+    if (place_.is_host() || !tensor.given()) return;
+    const std::size_t bytes = span_bytes(tensor);
+    // Of an empty tensor an address all the same: null would not be a tensor that is there.
+    const PlacedBuffer& memory = memory_.emplace_back(place_, std::max<std::size_t>(bytes, 1));
+    if (bytes > 0) place_.upload(memory.data(), tensor.data, bytes);
+    tensor.data = memory.data();
+    tensor.device = place_.device();
   }
-  attend_.workspace = workspace;
-  attend(attend_);
+  void move(BatchMetadata& batch) {
+    move(batch.seq_lens);
+    move(batch.block_table);
+    move(batch.cu_seqlens_q);
+    move(batch.context_lens);
+  }
+  Workspace workspace(std::size_t bytes) {
+    if (bytes == 0) return {};
+    return {memory_.emplace_back(place_, bytes).data(), bytes};
+  }
+  /// Brings an output's contents back.
+  void fetch(const Tensor& to, const Tensor& from) {
+    const std::size_t bytes = span_bytes(to);
+    if (!place_.is_host() && bytes > 0) place_.download(to.data, from.data, bytes);
+  }
+
+ private:
+  Place& place_;
+  std::deque<PlacedBuffer> memory_;
+};
+
+}  // namespace
+
+double RunProblem::run(Place& place) {
+  Copies copies(place);
+  AttendArgs attend_call = attend_;
+  std::optional<IndexArgs> index_call = index_;
+  copies.move(attend_call.q);
+  copies.move(attend_call.kv_cache.packed);
+  copies.move(attend_call.kv_cache.k);
+  copies.move(attend_call.kv_cache.v);
+  copies.move(attend_call.batch);
+  copies.move(attend_call.out);
+  copies.move(attend_call.lse);
+  attend_call.stream = place.stream();
+  if (index_call) {
+    copies.move(index_call->index_q);
+    copies.move(index_call->index_cache);
+    copies.move(index_call->batch);
+    copies.move(index_call->selection);
+    index_call->stream = place.stream();
+    attend_call.selection = index_call->selection;
+  } else {
+    copies.move(attend_call.selection);
+  }
+  std::size_t bytes = workspace_size(attend_call);
+  if (index_call) bytes = std::max(bytes, workspace_size(*index_call));
+  attend_call.workspace = copies.workspace(bytes);
+  if (index_call) index_call->workspace = attend_call.workspace;
+
+  const auto calls = [&] {
+    if (index_call) index_blocks(*index_call);
+    attend(attend_call);
+  };
+  if (!place.is_host()) calls();
+  place.mark(0);
+  calls();
+  place.mark(1);
+  const double seconds = place.seconds_between(0, 1);
+  copies.fetch(attend_.out, attend_call.out);
+  copies.fetch(attend_.lse, attend_call.lse);
+  if (index_) copies.fetch(index_->selection, index_call->selection);
+  return seconds;
 }
 
 std::vector<TensorToStore> RunProblem::outputs() const {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cli/io/safetensors.h"
+#include "cli/place.h"
 #include "msa/attend.h"
 #include "msa/index.h"
 
@@ -46,8 +47,9 @@ class RunProblem {
   RunProblem(const RunProblem&) = delete;
   RunProblem& operator=(const RunProblem&) = delete;
 
-  /// Runs index_blocks, where it is there, and attend.
-  void run();
+  /// Runs index_blocks, where it is there, and attend; seconds that they took. On a device they run
+  /// twice, on copies there, and the second time counts: the first one loads the kernels.
+  double run(Place& place = host_place());
 
   const AttendArgs& attend_args() const { return attend_; }
   const std::optional<IndexArgs>& index_args() const { return index_; }

@@ -15,6 +15,9 @@
 #include "cpu/isa.h"
 #include "cpu/parallel.h"
 #include "msa/error.h"
+#ifdef MSA_HAS_CUDA
+#include "cuda/place/place.h"
+#endif
 
 namespace msa::cli {
 namespace {
@@ -68,6 +71,22 @@ std::string problem_of(Function function) {
   return "";
 }
 
+Json cuda_json() {
+  const CudaInfo info = cuda_info();
+  if (info.compiled.empty()) return {};
+  Json gpus = Json::array();
+  for (const CudaInfo::Gpu& gpu : info.gpus) {
+    gpus.push_back({{"name", gpu.name},
+                    {"compute_capability", gpu.capability},
+                    {"multiprocessors", gpu.multiprocessors},
+                    {"memory_bytes", gpu.memory}});
+  }
+  return {{"compiled", info.compiled},
+          {"runtime", info.runtime},
+          {"driver", info.driver.empty() ? Json() : Json(info.driver)},
+          {"devices", gpus}};
+}
+
 Json backends_json() {
   Json list = Json::array();
   for (const BackendInfo& backend : backends()) {
@@ -97,6 +116,22 @@ MachineInfo machine_info() {
   info.usable_cores = usable_cores(info.online_cores);
   info.memory = meminfo_bytes("MemTotal");
   info.available = meminfo_bytes("MemAvailable");
+  return info;
+}
+
+CudaInfo cuda_info() {
+  CudaInfo info;
+#ifdef MSA_HAS_CUDA
+  const cuda::Machine machine = cuda::machine();
+  info.compiled = machine.compiled;
+  info.runtime = machine.runtime;
+  info.driver = machine.driver;
+  for (const cuda::Machine::Gpu& gpu : machine.gpus) {
+    info.gpus.push_back(
+        {gpu.name, std::to_string(gpu.capability / 10) + "." + std::to_string(gpu.capability % 10),
+         gpu.multiprocessors, static_cast<std::int64_t>(gpu.memory)});
+  }
+#endif
   return info;
 }
 
@@ -156,6 +191,7 @@ Json environment_json(const Console& console) {
             {"isas_available", cpu.available},
             {"threads", cpu.threads > 0 ? Json(cpu.threads) : Json()}}},
           {"memory_bytes", machine.memory},
+          {"cuda", cuda_json()},
           {"system", machine.system},
           {"backends", backends_json()},
           {"switches", switches},

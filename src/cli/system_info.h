@@ -33,6 +33,21 @@ struct MachineInfo {
 };
 MachineInfo machine_info();
 
+/// What of CUDA the build and the machine have.
+struct CudaInfo {
+  struct Gpu {
+    std::string name;
+    std::string capability;  ///< "9.0"
+    int multiprocessors = 0;
+    std::int64_t memory = 0;  ///< bytes
+  };
+  std::string compiled;   ///< "13.0"; "" = the build holds no CUDA backend
+  std::string runtime;    ///< that is linked in
+  std::string driver;     ///< "" = none
+  std::vector<Gpu> gpus;  ///< cuda:0, cuda:1, …
+};
+CudaInfo cuda_info();
+
 /// What the CPU backend works with, under switches that may be wrong: `isa` is "" and `threads` 0
 /// where the switch for it names nothing that exists.
 CpuInfo usable_cpu_info();

@@ -4,6 +4,7 @@
 #include "cuda/common/device.h"
 #include "cuda/common/launch.h"
 #include "cuda/common/range.h"
+#include "cuda/common/read_back.h"
 #include "cuda/portable/operators.h"
 
 namespace msa::cuda {
@@ -72,12 +73,22 @@ class PortableBackend final : public Backend {
   }
   void run(const CopyPagesArgs& a) const override { call("copy_pages", portable::copy_pages, a); }
 
+  bool capturing(const char* op, Device device, Stream stream) const override {
+    return cuda::capturing(op, device, stream);
+  }
+  void download(const char* op, Device device, Stream stream, void* to, const void* from,
+                std::size_t bytes) const override {
+    cuda::download(op, device, stream, to, from, bytes);
+  }
+
  private:
   template <class Args>
   static void call(const char* op, void (*run)(const Args&), const Args& args) {
     const Range range(op);
-    const DeviceGuard guard(op, device_of(args).index);
+    const Device device = device_of(args);
+    const DeviceGuard guard(op, device.index);
     run(args);
+    settle(op, device, args.stream);
   }
 };
 

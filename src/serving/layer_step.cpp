@@ -39,11 +39,14 @@ std::vector<std::string> token_failures(const LayerStepArgs& args) {
 /// written; index_blocks may choose any block of its requests.
 std::vector<std::string> bound_failures(const LayerStepArgs& args) {
   const BatchMetadata& batch = args.index.batch;
-  if (!metadata_checks_enabled() || batch.seq_lens.device.type == DeviceType::cuda) return {};
+  if (!metadata_checks_enabled()) return {};
+  HostReader host = host_reader("index_blocks", args.index);
+  if (!host.reads(batch.seq_lens.device)) return {};
+  const ConstTensor lengths = host.read(batch.seq_lens, batch.num_requests());
   const auto blocks = [](std::int64_t keys) { return (keys + page_size - 1) / page_size; };
   std::int64_t longest = 0;
   for (std::int64_t r = 0; r < batch.num_requests(); ++r) {
-    longest = std::max<std::int64_t>(longest, batch.seq_lens.ptr<std::int32_t>()[r]);
+    longest = std::max<std::int64_t>(longest, lengths.ptr<std::int32_t>()[r]);
   }
   const std::int64_t bound = args.attend.batch.max_seq_len;
   if (blocks(longest) <= blocks(bound)) return {};

@@ -426,6 +426,10 @@ void AttendProblem::take_contents(const AttendProblem& other) {
   copy(selection_.buffer(), other.selection_.buffer());
   copy(table().buffer(), other.table().buffer());
   copy(seq_lens().buffer(), other.seq_lens().buffer());
+  if (spec_.device_scales) {
+    copy(k_scale_.buffer(), other.k_scale_.buffer());
+    copy(v_scale_.buffer(), other.v_scale_.buffer());
+  }
   for (std::size_t i = 0; i < caches_.size(); ++i) copy(*caches_[i], *other.caches_[i]);
 }
 

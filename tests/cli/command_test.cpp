@@ -126,7 +126,7 @@ TEST(Command, AFullStdoutIsAnError) {
 TEST(Command, InfoTellsTheMachineAndTheBuild) {
   const ProgramResult table = run_msa("info");
   EXPECT_EQ(table.code, 0);
-  for (const char* word : {"version", "isa", "threads", "backends", "MSA_CPU_ISA"}) {
+  for (const char* word : {"version", "isa", "threads", "cuda", "backends", "MSA_CPU_ISA"}) {
     EXPECT_TRUE(has(table.out, word)) << word;
   }
   const std::string lowest = lowest_isa();
@@ -140,6 +140,10 @@ TEST(Command, InfoTellsTheMachineAndTheBuild) {
   EXPECT_EQ(last.at("name"), "cpu");
   EXPECT_TRUE(last.at("available"));
   EXPECT_FALSE(info.at("build").at("compiler").get<std::string>().empty());
+  const json hidden = json::parse(run_msa("info --json", "CUDA_VISIBLE_DEVICES=").out).at("cuda");
+  if (hidden.is_null()) return;  // a build without CUDA
+  EXPECT_FALSE(hidden.at("compiled").get<std::string>().empty());
+  EXPECT_TRUE(hidden.at("devices").empty());
 }
 
 TEST(Command, InfoSaysWhichSwitchIsWrong) {

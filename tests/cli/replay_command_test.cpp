@@ -103,6 +103,24 @@ TEST_F(ReplayCommand, ServesAnAzureTraceAndDrawsIt) {
   EXPECT_EQ(Json::parse(read_text(report))["scheduler"]["cached_tokens"], 0);
 }
 
+TEST_F(ReplayCommand, WithoutADeviceSaysWhy) {
+  const std::string arguments = "replay " + mooncake() + " --all --shard 4/1";
+  for (const char* device : {"cuda", "cuda:0"}) {
+    const ProgramResult none = run_msa(arguments + " --device " + device, "CUDA_VISIBLE_DEVICES=");
+    EXPECT_EQ(none.code, 3);
+    EXPECT_EQ(none.out, "");
+    EXPECT_NE(none.err.find(std::string("replay: argument '--device' is '") + device + "': "),
+              std::string::npos)
+        << none.err;
+  }
+  const ProgramResult restricted = run_msa(arguments + " --device cuda", "MSA_BACKEND=cpu");
+  EXPECT_EQ(restricted.code, 3);
+  EXPECT_NE(restricted.err.find("takes tensors of a device"), std::string::npos) << restricted.err;
+  const Json report = json(mooncake() + " --all --shard 4/1", "MSA_BACKEND=cpu");
+  EXPECT_EQ(report["device"], "cpu");
+  EXPECT_EQ(report["backend"], "cpu");
+}
+
 TEST_F(ReplayCommand, RefusesWrongUseInWords) {
   const std::string trace = mooncake();
   struct Case {

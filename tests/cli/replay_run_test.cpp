@@ -6,6 +6,7 @@
 #include <functional>
 #include <set>
 
+#include "apart_place.h"
 #include "cli/replay/calibrate.h"
 #include "cli/replay/digest.h"
 #include "cli/replay/plot.h"
@@ -86,6 +87,29 @@ TEST(ReplayRun, DigestDoesNotDependOnWhoRunsTheTasks) {
   const std::uint64_t other = run(small_options()).digest;
   set_parallel_for(nullptr, nullptr);
   EXPECT_EQ(other, digest);
+}
+
+TEST(ReplayRun, APlaceWithMemoryOfItsOwnGivesTheSameDigestAndChecks) {
+  ReplayOptions options = small_options();
+  for (const KVLayout layout : {KVLayout::LBHNC, KVLayout::LBNHC, KVLayout::BHLNC}) {
+    SCOPED_TRACE(name(layout));
+    options.layout = layout;
+    options.shape = {4, 2, 2};
+    options.kv_type = layout == KVLayout::LBNHC ? DType::e4m3 : DType::bf16;
+    options.draft = layout == KVLayout::BHLNC ? 2 : 0;
+    const ReplayReport host = run(options);
+    cli::ApartPlace apart;
+    const ReplayReport report = run_replay(small_trace(), options, {}, apart);
+    EXPECT_EQ(apart.allocations, 0);
+    EXPECT_EQ(report.digest, host.digest);
+    expect_served(report);
+    EXPECT_EQ(report.checks.rows, host.checks.rows);
+    EXPECT_EQ(report.checks.worst_share(), host.checks.worst_share());
+    EXPECT_EQ(report.locality.jaccard(), host.locality.jaccard());
+    EXPECT_GT(report.steps.front().times[Phase::attend], 0);
+  }
+  cli::expect_refused_for_want_of_the_device(
+      [](Place& nowhere) { run_replay(small_trace(), small_options(), {}, nowhere); });
 }
 
 TEST(ReplayRun, DigestDependsOnSeedAndRequests) {
@@ -436,8 +460,8 @@ TEST(ReplayReportText, NamesEveryOptionThatIsNotTheDefault) {
   ReplayOptions options;
   options.requests = 7;
   options.pages = 99;
-  EXPECT_EQ(reproducing_command("t.csv", options),
-            "msa replay t.csv --requests 7 --seed 1 --pages 99");
+  EXPECT_EQ(reproducing_command("t.csv", options, "cpu"),
+            "msa replay t.csv --requests 7 --seed 1 --pages 99 --device cpu");
   options.shape = {64, 4, 4};
   options.kv_type = DType::e4m3;
   options.index_type = DType::e4m3;
@@ -448,9 +472,9 @@ TEST(ReplayReportText, NamesEveryOptionThatIsNotTheDefault) {
   options.verify_rows = 1;
   options.seed = 9;
   EXPECT_EQ(
-      reproducing_command("t.csv", options),
+      reproducing_command("t.csv", options, "cuda:1"),
       "msa replay t.csv --requests 7 --seed 9 --shard 64/4 --kv e4m3 --index-kv e4m3 --layout "
-      "LBNHC --max-batch 2 --chunk 100 --draft 3 --verify-rows 1 --pages 99");
+      "LBNHC --max-batch 2 --chunk 100 --draft 3 --verify-rows 1 --pages 99 --device cuda:1");
 }
 
 TEST(ReplayOptionsCheck, ListsEveryWrongOption) {

@@ -3,8 +3,10 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "apart_place.h"
 #include "cli/io/generate.h"
 #include "cli/run_inputs.h"
 #include "common/numeric.h"
@@ -73,7 +75,8 @@ void expect_close(const StoredTensor& out, const std::vector<double>& expected, 
 void expect_reference(const std::string& in, const std::map<std::string, std::string>& options,
                       const std::string& arguments) {
   const std::string out_path = scratch_folder() / "out.safetensors";
-  const ProgramResult result = run_msa("run " + in + " -o " + out_path + arguments);
+  const ProgramResult result =
+      run_msa("run " + in + " -o " + out_path + " --device cpu" + arguments);
   ASSERT_EQ(result.code, 0) << result.err;
   const SafetensorsFile file = SafetensorsFile::open(in), out = SafetensorsFile::open(out_path);
   RunProblem problem(file, options);
@@ -82,6 +85,7 @@ void expect_reference(const std::string& in, const std::map<std::string, std::st
   expect_close(*out.find("out"), expected.out, 1.7e-2);
   expect_close(*out.find("lse"), expected.lse, 1e-3);
   EXPECT_EQ(out.metadata().at("backend"), "cpu");
+  EXPECT_EQ(out.metadata().at("device"), "cpu");
 }
 
 TEST(RunCommand, AgreesWithTheReferenceOnAGivenSelection) {
@@ -128,12 +132,57 @@ TEST(RunCommand, ShapeErrorsNameTensorShapeAndExpectation) {
 TEST(RunCommand, ReportsAsJson) {
   Inputs inputs = batch(DType::bf16, {7, 2, 128, 256});
   inputs.integers("selection", std::vector<std::int32_t>(7, 0), {7, 1, 1});
-  const ProgramResult result = run_msa("run " + inputs.write("json.safetensors") + " -o " +
-                                       scratch_folder() / "json_out.safetensors --json");
+  const ProgramResult result =
+      run_msa("run " + inputs.write("json.safetensors") + " -o " +
+              scratch_folder() / "json_out.safetensors --device cpu --json");
   ASSERT_EQ(result.code, 0) << result.err;
   const nlohmann::json report = nlohmann::json::parse(result.out);
   EXPECT_EQ(report.at("outputs").at("out"), "bf16 [7, 4, 128]");
   EXPECT_EQ(report.at("backend"), "cpu");
+  EXPECT_EQ(report.at("device"), "cpu");
+}
+
+TEST(RunCommand, APlaceWithMemoryOfItsOwnGivesTheSameBits) {
+  Inputs inputs = batch(DType::bf16, {2, 7, 128, 2, 256});
+  inputs.random("index_q", DType::bf16, {7, 2, 128});
+  inputs.random("index_k", DType::bf16, {7, 128, 128});
+  const SafetensorsFile file = SafetensorsFile::open(inputs.write("apart.safetensors"));
+  const std::map<std::string, std::string> options = {{"layout", "NHD"}, {"layer", "1"}};
+  RunProblem here(file, options), there(file, options);
+  ApartPlace apart;
+  EXPECT_GT(here.run(), 0);
+  EXPECT_GT(there.run(apart), 0);
+  EXPECT_EQ(apart.allocations, 0);
+  const std::vector<TensorToStore> want = here.outputs(), got = there.outputs();
+  ASSERT_EQ(got.size(), 3U);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const std::size_t bytes =
+        static_cast<std::size_t>(want[i].view.numel()) * size_of(want[i].view.dtype);
+    EXPECT_EQ(std::memcmp(got[i].view.data, want[i].view.data, bytes), 0) << want[i].name;
+  }
+  expect_refused_for_want_of_the_device([&](Place& nowhere) { there.run(nowhere); });
+}
+
+TEST(RunCommand, WithoutADeviceSaysWhyAndLeavesTheOutputAlone) {
+  Inputs inputs = batch(DType::bf16, {7, 2, 128, 256});
+  inputs.integers("selection", std::vector<std::int32_t>(7, 0), {7, 1, 1});
+  const std::string out = scratch_folder() / "no_device.safetensors";
+  const std::string command = "run " + inputs.write("device.safetensors") + " -o " + out;
+  // Hidden devices are as good as none.
+  const ProgramResult none = run_msa(command + " --device cuda", "CUDA_VISIBLE_DEVICES=");
+  EXPECT_EQ(none.code, 3);
+  EXPECT_EQ(none.out, "");
+  EXPECT_NE(none.err.find("run: argument '--device' is 'cuda': "), std::string::npos) << none.err;
+  EXPECT_FALSE(std::filesystem::exists(out));
+  const ProgramResult automatic = run_msa(command, "CUDA_VISIBLE_DEVICES=");
+  EXPECT_EQ(automatic.code, 0) << automatic.err;
+  EXPECT_EQ(SafetensorsFile::open(out).metadata().at("device"), "cpu");
+  for (const char* wrong : {"gpu", "cuda:", "cuda:x", "cuda:-1", "cpu:0"}) {
+    const ProgramResult result = run_msa(command + " --device " + wrong);
+    EXPECT_EQ(result.code, 2) << wrong;
+    EXPECT_NE(result.err.find("allowed: auto, cpu, cuda, or cuda:N"), std::string::npos)
+        << result.err;
+  }
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -29,6 +30,11 @@ std::vector<Target> eager_targets() {
 
 constexpr std::int64_t captured = 64;  // requests
 
+/// Of request r, whose content is r + 1.
+std::int64_t keys_of(std::uint64_t content) {
+  return 130 + (static_cast<std::int64_t>(content) - 1) * 37;
+}
+
 /// 64 requests: of one KV head, several CTAs share a request; of four, a CTA has several.
 AttendSpec decode_spec(DType kv, std::int64_t m, std::int64_t kv_heads) {
   AttendSpec s;
@@ -37,7 +43,8 @@ AttendSpec decode_spec(DType kv, std::int64_t m, std::int64_t kv_heads) {
   s.kv = kv;
   s.batch.m = m;
   for (std::int64_t r = 0; r < captured; ++r) {
-    s.batch.decodes.push_back({m, 130 + r * 37, static_cast<std::uint64_t>(r + 1)});
+    const auto content = static_cast<std::uint64_t>(r + 1);
+    s.batch.decodes.push_back({m, keys_of(content), content});
   }
   s.device_scales = true;
   s.k_scale = 0.5f;
@@ -59,9 +66,29 @@ void leave(AttendProblem& problem, const AttendSpec& spec, std::int64_t real) {
   }
 }
 
+/// The next round's contents: other queries, keys and scales on other pages, and other selections
+/// of as many blocks, so that the pool stays as large as it was when it was captured.
+void change_contents(AttendSpec& spec, std::int64_t round) {
+  ++spec.page_seed;
+  ++spec.seed;
+  spec.k_scale *= 0.75f;
+  spec.v_scale += 0.5f;
+  const std::int64_t m = spec.batch.m;
+  spec.edit_ids = [round, m](std::uint64_t content, std::int64_t, std::int64_t list,
+                             std::vector<std::int32_t>& ids) {
+    // Blocks that all rows of the request see, taken in turn from a place that moves on.
+    const std::int64_t seen = (keys_of(content) - m + page_size) / page_size;
+    std::fill(ids.begin(), ids.end(), -1);
+    for (std::int64_t i = 0; i < std::min<std::int64_t>(seen, 13); ++i) {
+      ids[static_cast<std::size_t>(i + round) % ids.size()] =
+          static_cast<std::int32_t>((5 * list + 3 * round + i) % seen);
+    }
+  };
+}
+
 class Replay : public testing::TestWithParam<DType> {};
 
-TEST_P(Replay, of_64_requests_serves_fewer_with_other_lengths_and_tables) {
+TEST_P(Replay, of_64_requests_serves_fewer_with_all_contents_changed_in_place) {
   const std::vector<Target> targets = eager_targets();
   if (targets.empty()) GTEST_SKIP() << "no CUDA device";
   struct Shape {
@@ -71,12 +98,14 @@ TEST_P(Replay, of_64_requests_serves_fewer_with_other_lengths_and_tables) {
     for (const Shape shape : {Shape{1, 1}, Shape{4, 1}, Shape{1, 4}}) {
       eager.activate();
       AttendSpec spec = decode_spec(GetParam(), shape.m, shape.kv_heads);
+      std::int64_t round = 0;
+      change_contents(spec, round);
       const Target graph = replaying(eager);
       AttendProblem called(eager, spec, Poison::nan), replayed(graph, spec, Poison::nan);
       Judge judge;
       for (std::int64_t real :
            {captured, std::int64_t{63}, std::int64_t{5}, std::int64_t{1}, captured}) {
-        ++spec.page_seed;  // the same requests on other pages
+        change_contents(spec, ++round);
         const AttendProblem contents(eager, spec, Poison::nan);
         for (AttendProblem* problem : {&called, &replayed}) {
           problem->take_contents(contents);

@@ -21,17 +21,21 @@ namespace {
 
 constexpr double gigabyte = 1e9;
 
-/// Pool of K and V: a GB where the machine has plenty; with the index keys' half of it never more
-/// than a quarter of the memory.
-double default_pool_gb() {
-  const double quarter = static_cast<double>(machine_info().memory) / 4;
-  return std::min(1.1 * gigabyte, quarter / 1.5) / gigabyte;
+/// Pool of K and V: a GB where the machine has plenty, on a device twelve, so that a page is met
+/// again only after far more than a cache holds; with the index keys' half of it never more than a
+/// quarter of the memory.
+double default_pool_gb(const Place& place) {
+  const bool host = place.is_host();
+  const double memory = static_cast<double>(host ? static_cast<std::size_t>(machine_info().memory)
+                                                 : place.available_bytes());
+  return std::min((host ? 1.1 : 12) * gigabyte, memory / 4 / 1.5) / gigabyte;
 }
 
-/// Restricts calls to one backend while it lives.
+/// Restricts calls to one backend while it lives; "": leaves the choice as it is.
 class BackendChoice {
  public:
-  explicit BackendChoice(const std::string& name) {
+  explicit BackendChoice(const std::string& name) : restricts_(!name.empty()) {
+    if (!restricts_) return;
     const char* value = std::getenv(variable);
     if (value != nullptr) before_ = value;
     setenv(variable, name.c_str(), 1);
@@ -39,6 +43,7 @@ class BackendChoice {
   BackendChoice(const BackendChoice&) = delete;
   BackendChoice& operator=(const BackendChoice&) = delete;
   ~BackendChoice() {
+    if (!restricts_) return;
     if (before_) {
       setenv(variable, before_->c_str(), 1);
     } else {
@@ -48,6 +53,7 @@ class BackendChoice {
 
  private:
   static constexpr const char* variable = "MSA_BACKEND";
+  bool restricts_;
   std::optional<std::string> before_;
 };
 
@@ -96,8 +102,9 @@ class Bench final : public Command {
     list("--seed", shapes_.seed, "N", "Seed of selections and tables")
         ->check(whole_number<std::uint64_t>());
     app.add_option("--workloads", workloads_, "JSON lines, one workload a line")->type_name("FILE");
+    add_device_option(app, device_);
     app.add_option("--backend", backend_,
-                   "A backend's name, or all (default: the first that is on)")
+                   "A backend's name, or all of the device's (default: those that calls choose)")
         ->type_name("NAME");
     app.add_option("--baseline", baseline_,
                    "Compare with an earlier JSON report, or with a backend or an instruction set "
@@ -106,7 +113,8 @@ class Bench final : public Command {
     app.add_option("--min-time", effort_.min_seconds, "Seconds to measure each case (default 1)")
         ->type_name("S")
         ->check(number(0, 3600));
-    app.add_option("--pool-gb", pool_gb_, "Size of the paged cache in GB (default: about 1)")
+    app.add_option("--pool-gb", pool_gb_,
+                   "Size of the paged cache in GB (default: about 1, on a device 12)")
         ->type_name("GB")
         ->check(number(0.001, 4096));
     add_file_option(app, "--csv", csv_, "a CSV table");
@@ -114,7 +122,8 @@ class Bench final : public Command {
         "A line for each case: median time of a call, 10th to 90th percentile, useful operations\n"
         "and compulsory bytes a second, and the share of what the machine can do (c: limited by\n"
         "arithmetic, m: by memory), both limits measured in the same run. Successive calls use\n"
-        "other pages, so that none is found in a processor cache.");
+        "other pages, so that none is found in a processor cache. On a device a time is that of a\n"
+        "graph of twenty calls or more, divided by their number.");
   }
 
   std::vector<NamedFile> inputs() const override {
@@ -136,14 +145,16 @@ class Bench final : public Command {
       console.take_stdout();
     }
     const std::vector<Workload> workloads = chosen_workloads();
-    const std::vector<std::string> backends = chosen_backends();
-    const Baseline baseline = chosen_baseline();
-    Pools pools(checked_pool_bytes());
+    check_backend();
+    const std::unique_ptr<Place> place =
+        choose_place("bench", device_, backend_ == "all" ? "" : backend_);
+    const std::vector<std::string> backends = chosen_backends(*place);
+    const Baseline baseline = chosen_baseline(*place);
+    Pools pools(*place, checked_pool_bytes(*place));
     pools.fill_main(DType::bf16);
-    const Limits limits = measure_limits(pools.main.data(), pools.main.bytes());
-    console.print("{}, {} threads, {}; limits: {:.1f} GFLOP/s, {:.2f} GB/s\n\n", machine_info().cpu,
-                  cpu_info().threads, cpu_info().isa, limits.flops * 1e-9, limits.bandwidth * 1e-9);
-    print_header(console, baseline.given());
+    const Limits limits = measure_limits(pools);
+    print_machine(console, *place, limits);
+    print_header(console, !place->is_host(), baseline.given());
 
     Progress progress(console, "bench", "cases",
                       static_cast<std::int64_t>(workloads.size() * backends.size()));
@@ -177,30 +188,36 @@ class Bench final : public Command {
     return chosen;
   }
 
-  /// Names of the backends to measure.
-  std::vector<std::string> chosen_backends() const {
+  /// \throws Error where `--backend` names one that is off or that nobody knows.
+  void check_backend() const {
+    if (backend_.empty() || backend_ == "all") return;
+    for (const BackendInfo& info : backends()) {
+      if (backend_ != info.name) continue;
+      if (info.reasons.empty()) return;
+      throw Error(ErrorCode::unsupported, fmt::format("bench: backend {} is off: {}", info.name,
+                                                      fmt::join(info.reasons, "; ")));
+    }
+    throw Error(ErrorCode::unsupported, fmt::format("bench: there is no backend '{}'", backend_));
+  }
+
+  /// Backends that are on and take the place's tensors.
+  static std::vector<std::string> backends_of(const Place& place) {
     std::vector<std::string> names;
     for (const BackendInfo& info : backends()) {
-      const bool on = info.reasons.empty();
-      if (backend_ == info.name && !on) {
-        throw Error(ErrorCode::unsupported, fmt::format("bench: backend {} is off: {}", info.name,
-                                                        fmt::join(info.reasons, "; ")));
-      }
-      if (on && (backend_.empty() || backend_ == "all" || backend_ == info.name)) {
+      if (info.reasons.empty() && place.is_host() == (info.name == "cpu")) {
         names.push_back(info.name);
       }
     }
-    if (names.empty()) {
-      throw Error(ErrorCode::unsupported,
-                  backend_.empty() || backend_ == "all"
-                      ? std::string("bench: no backend is on")
-                      : fmt::format("bench: there is no backend '{}'", backend_));
-    }
-    if (backend_.empty()) names.resize(1);
     return names;
   }
 
-  Baseline chosen_baseline() const {
+  /// Names of the backends to measure; "": whichever each call chooses.
+  std::vector<std::string> chosen_backends(const Place& place) const {
+    if (backend_ == "all") return backends_of(place);
+    return {backend_};
+  }
+
+  Baseline chosen_baseline(const Place& place) const {
     Baseline baseline;
     if (baseline_.empty()) return baseline;
     if (std::filesystem::exists(baseline_)) {
@@ -208,14 +225,15 @@ class Bench final : public Command {
       return baseline;
     }
     std::vector<std::string> allowed;
-    for (const cpu::Isa isa : cpu::available_isas()) {
-      allowed.emplace_back(cpu::name(isa));
-      if (baseline_ == allowed.back()) baseline.isa = isa;
+    if (place.is_host()) {
+      for (const cpu::Isa isa : cpu::available_isas()) {
+        allowed.emplace_back(cpu::name(isa));
+        if (baseline_ == allowed.back()) baseline.isa = isa;
+      }
     }
-    for (const BackendInfo& info : backends()) {
-      if (!info.reasons.empty()) continue;
-      allowed.push_back(info.name);
-      if (baseline_ == info.name) baseline.backend = info.name;
+    for (const std::string& backend : backends_of(place)) {
+      allowed.push_back(backend);
+      if (baseline_ == backend) baseline.backend = backend;
     }
     if (!baseline.in_this_run()) {
       throw Error(ErrorCode::invalid_argument,
@@ -225,9 +243,9 @@ class Bench final : public Command {
     return baseline;
   }
 
-  std::size_t checked_pool_bytes() const {
-    const double wanted = (pool_gb_ ? *pool_gb_ : default_pool_gb()) * gigabyte;
-    const double available = static_cast<double>(machine_info().available);
+  std::size_t checked_pool_bytes(const Place& place) const {
+    const double wanted = (pool_gb_ ? *pool_gb_ : default_pool_gb(place)) * gigabyte;
+    const double available = static_cast<double>(place.available_bytes());
     if (available > 0 && 1.5 * wanted > available) {
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("bench: a pool of {} and its index keys do not fit the {} of memory "
@@ -242,14 +260,15 @@ class Bench final : public Command {
     CaseResult result;
     result.workload = workload;
     result.backend = backend;
-    result.isa = cpu_info().isa;
+    result.device = device_name(pools.place);
+    if (pools.place.is_host()) result.isa = cpu_info().isa;
     try {
       const BackendChoice choice(backend);
       const std::unique_ptr<BenchCase> bench = make_case(workload, pools);
-      const auto call = [&](std::int64_t i) { bench->call(i); };
-      result.timing = measure(call, effort_);
+      result.timing = time(*bench, pools.place);
+      if (backend.empty()) result.backend = last_backend();
       result.work = bench->work();
-      result.baseline = baseline_seconds(*bench, label(workload), baseline);
+      result.baseline = baseline_seconds(*bench, label(workload), baseline, pools.place);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::unsupported) throw;
       result.unsupported = error.failures().front();
@@ -257,22 +276,42 @@ class Bench final : public Command {
     return result;
   }
 
-  double baseline_seconds(BenchCase& bench, const std::string& label,
-                          const Baseline& baseline) const {
+  Timing time(BenchCase& bench, Place& place) const {
     const auto call = [&](std::int64_t i) { bench.call(i); };
+    return place.is_host() ? measure(call, effort_)
+                           : measure_recorded(place, call, bench.sets(), effort_);
+  }
+
+  double baseline_seconds(BenchCase& bench, const std::string& label, const Baseline& baseline,
+                          Place& place) const {
     if (baseline.isa) {
       const cpu::Isa chosen = cpu::chosen_isa();
       cpu::set_isa_for_testing(*baseline.isa);
-      const double median = measure(call, effort_).median;
+      const double median = time(bench, place).median;
       cpu::set_isa_for_testing(chosen);
       return median;
     }
     if (!baseline.backend.empty()) {
       const BackendChoice choice(baseline.backend);
-      return measure(call, effort_).median;
+      return time(bench, place).median;
     }
     const auto found = baseline.medians.find(label);
     return found == baseline.medians.end() ? 0 : found->second;
+  }
+
+  static void print_machine(const Console& console, const Place& place, const Limits& limits) {
+    if (place.is_host()) {
+      console.print("{}, {} threads, {}; limits: {:.1f} GFLOP/s, {:.2f} GB/s\n\n",
+                    machine_info().cpu, cpu_info().threads, cpu_info().isa, limits.flops * 1e-9,
+                    limits.bandwidth * 1e-9);
+      return;
+    }
+    std::vector<std::string> rates;
+    for (const auto& [rate, bytes] : limits.rates) {
+      rates.push_back(fmt::format("{} {:.2f}", rate, bytes * 1e-12));
+    }
+    console.print("{}; limits: {:.0f} TFLOP/s, {:.2f} TB/s ({})\n\n", place.description(),
+                  limits.flops * 1e-12, limits.bandwidth * 1e-12, fmt::join(rates, ", "));
   }
 
   void report(const Console& console, const std::vector<CaseResult>& results, const Limits& limits,
@@ -280,10 +319,14 @@ class Bench final : public Command {
     if (!console.wants_json()) return;
     Json cases = Json::array();
     for (const CaseResult& result : results) cases.push_back(to_json(result, limits));
+    Json rates = Json::object();
+    for (const auto& [rate, bytes] : limits.rates) rates[rate] = bytes * 1e-9;
     console.report({{"environment", environment_json(console)},
+                    {"device", pools.place.description()},
                     {"limits",
                      {{"gflops", limits.flops * 1e-9},
                       {"gbps", limits.bandwidth * 1e-9},
+                      {"rates_gbps", rates},
                       {"pool_bytes", pools.main.bytes()}}},
                     {"min_time_s", effort_.min_seconds},
                     {"baseline", baseline_},
@@ -299,6 +342,7 @@ class Bench final : public Command {
   std::string op_ = "all";
   ShapeOptions shapes_;
   std::string workloads_;
+  std::string device_ = "auto";
   std::string backend_;
   std::string baseline_;
   Effort effort_;

@@ -17,17 +17,19 @@ namespace msa::cli {
 class Pools {
  public:
   /// `bytes` for K and V, half as much for index keys.
-  explicit Pools(std::size_t bytes) : main(bytes), index(bytes / 2) {}
+  Pools(Place& where, std::size_t bytes)
+      : place(where), main(where, bytes), index(where, bytes / 2) {}
 
   /// Fills the pool of K and V, or of index keys, with values of the type.
   void fill_main(DType type) { fill(main, main_type_, type); }
   void fill_index(DType type) { fill(index, index_type_, type); }
 
-  BenchMemory main;
-  BenchMemory index;
+  Place& place;
+  PlacedBuffer main;
+  PlacedBuffer index;
 
  private:
-  static void fill(BenchMemory& memory, std::optional<DType>& current, DType type);
+  void fill(PlacedBuffer& memory, std::optional<DType>& current, DType type);
   std::optional<DType> main_type_;
   std::optional<DType> index_type_;
 };

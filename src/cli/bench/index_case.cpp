@@ -11,14 +11,15 @@ class IndexCase final : public BenchCase {
  public:
   IndexCase(const Workload& w, Pools& pools)
       : workload_(w),
-        cache_(index_cache(w, pools.index)),
+        place_(pools.place),
+        cache_(index_cache(w, pools)),
         sets_(sets_for(index_work(w, Requests(w, cache_.shape[0], 1)).bytes)),
-        requests_(w, cache_.shape[0], sets_) {
+        requests_(w, cache_.shape[0], sets_, pools.place) {
     pools.fill_index(cache_.dtype);
-    q_ = normal_memory(DType::bf16, sets_ * w.rows() * w.hkv * head_dim, w.seed + 1);
-    ids_ = BenchMemory(static_cast<std::size_t>(w.rows() * w.hkv * generated_topk) *
-                       size_of(DType::i32));
-    workspace_ = BenchMemory(workspace_size(args(0)));
+    q_ = normal_memory(place_, DType::bf16, sets_ * w.rows() * w.hkv * head_dim, w.seed + 1);
+    ids_ = PlacedBuffer(
+        place_, static_cast<std::size_t>(w.rows() * w.hkv * generated_topk) * size_of(DType::i32));
+    workspace_ = PlacedBuffer(place_, workspace_size(args(0)));
   }
 
   std::int64_t sets() const override { return sets_; }
@@ -32,21 +33,23 @@ class IndexCase final : public BenchCase {
         set * w.rows() * w.hkv * head_dim * static_cast<std::int64_t>(size_of(DType::bf16));
     IndexArgs a;
     a.index_q = Tensor::dense(static_cast<char*>(q_.data()) + offset, DType::bf16,
-                              {w.rows(), w.hkv, head_dim});
+                              {w.rows(), w.hkv, head_dim}, place_.device());
     a.index_cache = cache_;
     a.batch = requests_.batch(set);
-    a.selection = Tensor::dense(ids_.data(), DType::i32, {w.rows(), w.hkv, generated_topk});
+    a.selection = ids_.view(DType::i32, {w.rows(), w.hkv, generated_topk});
     a.workspace = {workspace_.data(), workspace_.bytes()};
+    a.stream = place_.stream();
     return a;
   }
 
   Workload workload_;
+  Place& place_;
   Tensor cache_;
   std::int64_t sets_;
   Requests requests_;
-  BenchMemory q_;
-  BenchMemory ids_;
-  BenchMemory workspace_;
+  PlacedBuffer q_;
+  PlacedBuffer ids_;
+  PlacedBuffer workspace_;
 };
 
 }  // namespace

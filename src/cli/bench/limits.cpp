@@ -10,6 +10,9 @@
 #include "cli/bench/rates.h"
 #include "cli/io/generate.h"
 #include "cpu/parallel.h"
+#ifdef MSA_HAS_CUDA
+#include "cuda/place/rates.h"
+#endif
 
 namespace msa::cli {
 namespace {
@@ -59,8 +62,23 @@ double measure_bandwidth(const void* pool, std::size_t bytes) {
 
 }  // namespace
 
-Limits measure_limits(const void* pool, std::size_t bytes) {
-  return {measure_flops(), measure_bandwidth(pool, bytes)};
+Limits measure_limits(Pools& pools) {
+  Limits limits;
+#ifdef MSA_HAS_CUDA
+  if (!pools.place.is_host()) {
+    const cuda::DeviceRates rates =
+        cuda::measure_rates(pools.place, pools.main.data(), pools.main.bytes());
+    limits.flops = rates.matmul_flops;
+    for (const cuda::MemoryRate& rate : rates.memory) {
+      limits.rates.emplace_back(rate.name, rate.bytes_per_second);
+      limits.bandwidth = std::max(limits.bandwidth, rate.bytes_per_second);
+    }
+    return limits;
+  }
+#endif
+  limits.flops = measure_flops();
+  limits.bandwidth = measure_bandwidth(pools.main.data(), pools.main.bytes());
+  return limits;
 }
 
 double best_seconds(const Limits& limits, double flops, double bytes) {

@@ -2,6 +2,11 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/bench/cases.h"
 
 /// \file
 /// What the machine can do, measured in the same run as the operators.
@@ -9,13 +14,17 @@
 namespace msa::cli {
 
 struct Limits {
-  double flops = 0;      ///< f32 operations a second: multiply-adds on registers, all threads
-  double bandwidth = 0;  ///< bytes a second: random 64 KB pages of the pool, all threads
+  /// Operations a second. CPU: f32 multiply-adds on registers, all threads; device: bf16 matrix
+  /// products on registers.
+  double flops = 0;
+  /// Bytes a second. CPU: random 64 KB pages of the pool, all threads; device: the best of `rates`.
+  double bandwidth = 0;
+  std::vector<std::pair<std::string, double>> rates = {};  ///< a device's, by name, bytes a second
 };
 
-/// Measures both with the library's threads and the chosen instruction set. The pool must be
-/// written already (untouched memory is one shared zero page).
-Limits measure_limits(const void* pool, std::size_t bytes);
+/// Measures with the library's threads and the chosen instruction set, or on the pools' device. The
+/// main pool must be written already (untouched memory is one shared zero page).
+Limits measure_limits(Pools& pools);
 
 /// Seconds that a call of this much work needs at best: the slower of the two limits.
 double best_seconds(const Limits& limits, double flops, double bytes);

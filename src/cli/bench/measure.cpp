@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 namespace msa::cli {
@@ -13,6 +14,13 @@ namespace {
 double percentile(const std::vector<double>& sorted, double share) {
   const double rank = std::round(share * static_cast<double>(sorted.size() - 1));
   return sorted[static_cast<std::size_t>(rank)];
+}
+
+/// Of `times` each of which stands for so many calls.
+Timing timing_of(std::vector<double> times, std::int64_t calls) {
+  std::sort(times.begin(), times.end());
+  return {percentile(times, 0.5), percentile(times, 0.1), percentile(times, 0.9),
+          static_cast<std::int64_t>(times.size()) * calls};
 }
 
 }  // namespace
@@ -31,9 +39,28 @@ Timing measure(const std::function<void(std::int64_t)>& call, const Effort& effo
     times.push_back(seconds(now - last));
     last = now;
   }
-  std::sort(times.begin(), times.end());
-  return {percentile(times, 0.5), percentile(times, 0.1), percentile(times, 0.9),
-          static_cast<std::int64_t>(times.size())};
+  return timing_of(std::move(times), 1);
+}
+
+Timing measure_recorded(Place& place, const std::function<void(std::int64_t)>& call,
+                        std::int64_t sets, const Effort& effort) {
+  constexpr std::int64_t least_calls = 20;  // in a graph, whose launch they share
+  const std::int64_t calls = std::max(least_calls, sets);
+  call(0);  // loads the kernels
+  place.synchronize();
+  const auto recording = place.record([&] {
+    for (std::int64_t i = 0; i < calls; ++i) call(i);
+  });
+  recording->run();
+  std::vector<double> times;
+  double total = 0;
+  while (static_cast<std::int64_t>(times.size()) < std::max<std::int64_t>(effort.min_calls, 1) ||
+         total < effort.min_seconds) {
+    const double seconds = recording->run();
+    total += seconds;
+    times.push_back(seconds / static_cast<double>(calls));
+  }
+  return timing_of(std::move(times), calls);
 }
 
 }  // namespace msa::cli

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <functional>
 
+#include "common/place.h"
+
 /// \file
 /// Timing of repeated calls.
 
@@ -26,5 +28,10 @@ struct Effort {
 /// Runs call(0) once to warm up, then call(1), call(2), … one timing each, until both bounds of
 /// `effort` are met.
 Timing measure(const std::function<void(std::int64_t)>& call, const Effort& effort);
+
+/// On a device: records call(0), call(1), … of all `sets`, at least twenty, and takes each time
+/// from a run of all of them, after one to warm up.
+Timing measure_recorded(Place& place, const std::function<void(std::int64_t)>& call,
+                        std::int64_t sets, const Effort& effort);
 
 }  // namespace msa::cli

@@ -1,15 +1,9 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #include "cli/bench/memory.h"
 
-#include <fmt/format.h>
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <map>
-#include <new>
-#include <utility>
 #include <vector>
 
 #include "cli/io/generate.h"
@@ -38,42 +32,27 @@ const std::vector<std::uint8_t>& block_of(DType type) {
 
 }  // namespace
 
-BenchMemory::BenchMemory(std::size_t bytes) : bytes_(bytes) {
-  if (bytes == 0) return;
-  data_ = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (data_ == MAP_FAILED) throw std::bad_alloc();
-  madvise(data_, bytes, MADV_HUGEPAGE);
-}
-
-BenchMemory::BenchMemory(BenchMemory&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-
-BenchMemory& BenchMemory::operator=(BenchMemory&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(bytes_, other.bytes_);
-  return *this;
-}
-
-BenchMemory::~BenchMemory() {
-  if (bytes_ > 0) munmap(data_, bytes_);
-}
-
-void fill_normal(DType type, void* data, std::int64_t elements, std::uint64_t seed) {
-  const std::vector<std::uint8_t>& block = block_of(type);
+void fill_normal(DType type, PlacedBuffer& memory, Place& place, std::int64_t elements,
+                 std::uint64_t seed) {
+  const std::vector<std::uint8_t>& values = block_of(type);
+  PlacedBuffer block(place, values.size());
+  place.upload(block.data(), values.data(), values.size());
   const auto size = static_cast<std::int64_t>(size_of(type));
   std::int64_t at = SplitMix64(seed).below(block_elements);
   for (std::int64_t done = 0; done < elements;) {
     const std::int64_t count = std::min(elements - done, block_elements - at);
-    std::memcpy(static_cast<char*>(data) + done * size, block.data() + at * size,
-                static_cast<std::size_t>(count * size));
+    place.copy(static_cast<char*>(memory.data()) + done * size,
+               static_cast<const char*>(block.data()) + at * size,
+               static_cast<std::size_t>(count * size));
     done += count;
     at = 0;
   }
+  place.synchronize();  // the block goes away
 }
 
-BenchMemory normal_memory(DType type, std::int64_t elements, std::uint64_t seed) {
-  BenchMemory memory(static_cast<std::size_t>(elements) * size_of(type));
-  fill_normal(type, memory.data(), elements, seed);
+PlacedBuffer normal_memory(Place& place, DType type, std::int64_t elements, std::uint64_t seed) {
+  PlacedBuffer memory(place, static_cast<std::size_t>(elements) * size_of(type));
+  fill_normal(type, memory, place, elements, seed);
   return memory;
 }
 

@@ -19,15 +19,30 @@ const char* bound_of(const CaseResult& result, const Limits& limits) {
 
 double milliseconds(double seconds) { return seconds * 1e3; }
 
+/// What a table's columns count.
+struct Units {
+  const char* time;
+  double per_second;
+  const char* flops;
+  const char* bytes;
+  double per_giga;
+  int decimals;  // of rates
+};
+constexpr Units cpu_units{"median ms", 1e3, "GFLOP/s", "GB/s", 1, 1};
+constexpr Units device_units{"median us", 1e6, "TFLOP/s", "TB/s", 1e-3, 2};
+
+const Units& units_of(bool on_device) { return on_device ? device_units : cpu_units; }
+
 }  // namespace
 
 double CaseResult::percent(const Limits& limits) const {
   return 100 * best_seconds(limits, work.flops, work.bytes) / timing.median;
 }
 
-void print_header(const Console& console, bool with_baseline) {
-  console.print(fmt::runtime(std::string(case_format) + "{}\n"), "case", "median ms", "p10–p90",
-                "GFLOP/s", "GB/s", "limit", with_baseline ? "  against baseline" : "");
+void print_header(const Console& console, bool on_device, bool with_baseline) {
+  const Units& units = units_of(on_device);
+  console.print(fmt::runtime(std::string(case_format) + "{}\n"), "case", units.time, "p10–p90",
+                units.flops, units.bytes, "limit", with_baseline ? "  against baseline" : "");
 }
 
 void print_result(const Console& console, const CaseResult& r, const Limits& limits,
@@ -41,29 +56,32 @@ void print_result(const Console& console, const CaseResult& r, const Limits& lim
   if (with_baseline) {
     compared = r.baseline > 0 ? fmt::format("  {:.2f}x", r.speedup()) : "  (not in the baseline)";
   }
-  const std::string spread =
-      fmt::format("{:.3f}–{:.3f}", milliseconds(r.timing.p10), milliseconds(r.timing.p90));
-  console.print(fmt::runtime(std::string(case_format) + "{}\n"), title,
-                fmt::format("{:.3f}", milliseconds(r.timing.median)), spread,
-                fmt::format("{:.1f}", r.gflops()), fmt::format("{:.2f}", r.gbps()),
+  const Units& units = units_of(r.on_device());
+  const auto time = [&](double seconds) {
+    return fmt::format("{:.3f}", seconds * units.per_second);
+  };
+  console.print(fmt::runtime(std::string(case_format) + "{}\n"), title, time(r.timing.median),
+                time(r.timing.p10) + "–" + time(r.timing.p90),
+                fmt::format("{:.{}f}", r.gflops() * units.per_giga, units.decimals),
+                fmt::format("{:.2f}", r.gbps() * units.per_giga),
                 fmt::format("{:.0f} % {}", r.percent(limits), bound_of(r, limits)[0]), compared);
 }
 
 std::string to_csv(const std::vector<CaseResult>& results, const Limits& limits) {
   std::string text =
       "op,hq,hkv,kv,layout,m,tokens,batch,context,keep,seed,backend,isa,median_ms,p10_ms,p90_ms,"
-      "calls,gflops,gbps,bound,percent_of_limit,speedup\n";
+      "calls,gflops,gbps,bound,percent_of_limit,speedup,device\n";
   for (const CaseResult& r : results) {
     if (!r.unsupported.empty()) continue;
     const Workload& w = r.workload;
     text += fmt::format(
         "{},{},{},{},{},{},{},{},{},{},{},{},{},{:.6f},{:.6f},{:.6f},{},{:.3f},"
-        "{:.3f},{},{:.2f},{}\n",
+        "{:.3f},{},{:.2f},{},{}\n",
         name(w.op), w.hq, w.hkv, name(w.kv), name(w.layout), w.m, w.tokens, w.batch, w.context,
         static_cast<double>(w.keep) / 1000, w.seed, r.backend, r.isa, milliseconds(r.timing.median),
         milliseconds(r.timing.p10), milliseconds(r.timing.p90), r.timing.calls, r.gflops(),
         r.gbps(), bound_of(r, limits), r.percent(limits),
-        r.baseline > 0 ? fmt::format("{:.4f}", r.speedup()) : "");
+        r.baseline > 0 ? fmt::format("{:.4f}", r.speedup()) : "", r.device);
   }
   return text;
 }
@@ -71,13 +89,14 @@ std::string to_csv(const std::vector<CaseResult>& results, const Limits& limits)
 Json to_json(const CaseResult& r, const Limits& limits) {
   Json json = {{"case", label(r.workload)},
                {"workload", to_json(r.workload)},
+               {"device", r.device},
                {"backend", r.backend},
                {"isa", r.isa}};
   if (!r.unsupported.empty()) {
     json["unsupported"] = r.unsupported;
     return json;
   }
-  json["command"] = reproducing_command(r.workload);
+  json["command"] = fmt::format("{} --device {}", reproducing_command(r.workload), r.device);
   json["median_s"] = r.timing.median;
   json["p10_s"] = r.timing.p10;
   json["p90_s"] = r.timing.p90;

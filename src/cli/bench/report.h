@@ -20,6 +20,7 @@ namespace msa::cli {
 struct CaseResult {
   Workload workload;
   std::string backend;
+  std::string device = "cpu";
   std::string isa;          ///< of the CPU backend
   std::string unsupported;  ///< why the backend does not serve the case; then nothing was measured
   Timing timing;
@@ -29,11 +30,13 @@ struct CaseResult {
   double gflops() const { return work.flops / timing.median * 1e-9; }
   double gbps() const { return work.bytes / timing.median * 1e-9; }
   double percent(const Limits& limits) const;
+  bool on_device() const { return device != "cpu"; }
   /// Baseline time over time: above 1 this run is faster.
   double speedup() const { return baseline / timing.median; }
 };
 
-void print_header(const Console& console, bool with_baseline);
+/// A device's line has smaller times and larger rates.
+void print_header(const Console& console, bool on_device, bool with_baseline);
 void print_result(const Console& console, const CaseResult& result, const Limits& limits,
                   bool with_baseline);
 

@@ -24,27 +24,28 @@ std::int64_t blocks_of(std::int64_t tokens) { return (tokens + page_size - 1) / 
 
 }  // namespace
 
-void Pools::fill(BenchMemory& memory, std::optional<DType>& current, DType type) {
+void Pools::fill(PlacedBuffer& memory, std::optional<DType>& current, DType type) {
   if (current == type) return;
-  fill_normal(type, memory.data(), static_cast<std::int64_t>(memory.bytes() / size_of(type)), 1);
+  fill_normal(type, memory, place, static_cast<std::int64_t>(memory.bytes() / size_of(type)), 1);
   current = type;
 }
 
-KVCache main_cache(const Workload& w, const BenchMemory& pool) {
+KVCache main_cache(const Workload& w, const Pools& pools) {
   const bool interleaved =
       w.layout == KVLayout::BLHNC || w.layout == KVLayout::BLNHC || w.layout == KVLayout::BHLNC;
   KVCacheShape shape{.layers = interleaved ? 4 : 1, .pages = 1, .heads = w.hkv};
-  const auto elements = static_cast<std::int64_t>(pool.bytes() / size_of(w.kv));
+  const auto elements = static_cast<std::int64_t>(pools.main.bytes() / size_of(w.kv));
   shape.pages = elements / shape.numel();
-  return kv_layer_view(pool.data(), w.kv, w.layout, shape, interleaved ? 1 : 0);
+  return kv_layer_view(pools.main.data(), w.kv, w.layout, shape, interleaved ? 1 : 0,
+                       pools.place.device());
 }
 
-Tensor index_cache(const Workload& w, const BenchMemory& pool) {
+Tensor index_cache(const Workload& w, const Pools& pools) {
   constexpr std::int64_t page_elements = std::int64_t{page_size} * head_dim;
   const DType type = index_type(w);
   const std::int64_t pages =
-      static_cast<std::int64_t>(pool.bytes() / size_of(type)) / page_elements;
-  return Tensor::dense(pool.data(), type, {pages, page_size, head_dim});
+      static_cast<std::int64_t>(pools.index.bytes() / size_of(type)) / page_elements;
+  return pools.index.view(type, {pages, page_size, head_dim});
 }
 
 DType activation_type(const Workload& w) { return w.kv == DType::f16 ? DType::f16 : DType::bf16; }
@@ -56,19 +57,23 @@ std::int64_t sets_for(double bytes_per_call) {
   return static_cast<std::int64_t>(std::clamp(sets, 2.0, 256.0));
 }
 
-Requests::Requests(const Workload& workload, std::int64_t pages, std::int64_t sets)
+Requests::Requests(const Workload& workload, std::int64_t pages, std::int64_t sets, Place& place)
     : workload_(workload), pages_(pages), blocks_(blocks_of(workload.seq_len())) {
   if (pages < 1) {
     throw Error(ErrorCode::invalid_argument, "the pool is smaller than a page; raise --pool-gb");
   }
   const Workload& w = workload_;
   const auto seq_len = static_cast<std::int32_t>(w.seq_len());
-  seq_lens_.assign(static_cast<std::size_t>(w.batch), seq_len);
+  const auto requests = static_cast<std::size_t>(w.batch);
+  seq_lens_ = {place, std::vector<std::int32_t>(requests, seq_len)};
   if (!w.is_decode()) {
-    context_lens_.assign(static_cast<std::size_t>(w.batch), static_cast<std::int32_t>(w.context));
+    context_lens_ = {place,
+                     std::vector<std::int32_t>(requests, static_cast<std::int32_t>(w.context))};
+    std::vector<std::int32_t> starts;
     for (std::int64_t r = 0; r <= w.batch; ++r) {
-      cu_seqlens_q_.push_back(static_cast<std::int32_t>(r * w.tokens));
+      starts.push_back(static_cast<std::int32_t>(r * w.tokens));
     }
+    cu_seqlens_q_ = {place, std::move(starts)};
   }
   const std::int64_t entries = w.batch * blocks_;
   for (std::int64_t s = 0; s < sets; ++s) {
@@ -80,23 +85,22 @@ Requests::Requests(const Workload& workload, std::int64_t pages, std::int64_t se
     for (auto i = static_cast<std::int64_t>(distinct); i < entries; ++i) {
       table.push_back(table[static_cast<std::size_t>(i) % distinct]);
     }
-    tables_.push_back(std::move(table));
+    tables_.emplace_back(place, std::move(table));
   }
 }
 
 BatchMetadata Requests::batch(std::int64_t set) const {
   const Workload& w = workload_;
   BatchMetadata b;
-  b.seq_lens = ConstTensor::dense(seq_lens_.data(), DType::i32, {w.batch});
-  b.block_table = ConstTensor::dense(tables_[static_cast<std::size_t>(set)].data(), DType::i32,
-                                     {w.batch, blocks_});
+  b.seq_lens = seq_lens_.view(DType::i32, {w.batch});
+  b.block_table = tables_[static_cast<std::size_t>(set)].view(DType::i32, {w.batch, blocks_});
   if (w.is_decode()) {
     b.num_decodes = w.batch;
     b.decode_query_len = w.m;
   } else {
     b.num_prefills = w.batch;
-    b.cu_seqlens_q = ConstTensor::dense(cu_seqlens_q_.data(), DType::i32, {w.batch + 1});
-    b.context_lens = ConstTensor::dense(context_lens_.data(), DType::i32, {w.batch});
+    b.cu_seqlens_q = cu_seqlens_q_.view(DType::i32, {w.batch + 1});
+    b.context_lens = context_lens_.view(DType::i32, {w.batch});
   }
   b.num_actual_tokens = w.rows();
   b.max_query_len = w.is_decode() ? w.m : w.tokens;
@@ -116,7 +120,7 @@ std::vector<std::int64_t> Requests::slots(std::int64_t set) const {
                             "the batch or the context",
                             label(workload_), workload_.batch * blocks_, pages_));
   }
-  const std::vector<std::int32_t>& table = tables_[static_cast<std::size_t>(set)];
+  const std::vector<std::int32_t>& table = tables_[static_cast<std::size_t>(set)].values();
   const std::int64_t length = workload_.rows() / workload_.batch;
   std::vector<std::int64_t> slots;
   for (std::int64_t row = 0; row < workload_.rows(); ++row) {

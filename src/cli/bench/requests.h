@@ -14,16 +14,17 @@
 
 namespace msa::cli {
 
-/// The main cache over a pool, in the workload's layout. Layouts that interleave layers get four of
-/// them, and the call works on the second.
-KVCache main_cache(const Workload& workload, const BenchMemory& pool);
-/// The index cache over a pool: e4m3 keys where the main cache is fp8, else bf16.
-Tensor index_cache(const Workload& workload, const BenchMemory& pool);
+/// The main cache over its pool, in the workload's layout. Layouts that interleave layers get four
+/// of them, and the call works on the second.
+KVCache main_cache(const Workload& workload, const Pools& pools);
+/// The index cache over its pool: e4m3 keys where the main cache is fp8, else bf16.
+Tensor index_cache(const Workload& workload, const Pools& pools);
 
 /// Type of queries and of qkv rows: f16 over an f16 cache, else bf16.
 DType activation_type(const Workload& workload);
 
-/// Sets of inputs so that their distinct bytes exceed the processor's caches by far.
+/// Sets of inputs so that their distinct bytes exceed the caches of the processor, and twice those
+/// of any CUDA device, by far.
 std::int64_t sets_for(double bytes_per_call);
 
 /// A batch of the workload's requests, all of the same lengths. One object holds the arrays that
@@ -31,7 +32,8 @@ std::int64_t sets_for(double bytes_per_call);
 class Requests {
  public:
   /// Tables over `pages` pages. Where a table needs more, pages serve several blocks.
-  Requests(const Workload& workload, std::int64_t pages, std::int64_t sets);
+  Requests(const Workload& workload, std::int64_t pages, std::int64_t sets,
+           Place& place = host_place());
   Requests(const Requests&) = delete;
   Requests& operator=(const Requests&) = delete;
 
@@ -46,10 +48,10 @@ class Requests {
   const Workload workload_;
   std::int64_t pages_;
   std::int64_t blocks_;
-  std::vector<std::int32_t> seq_lens_;
-  std::vector<std::int32_t> cu_seqlens_q_;
-  std::vector<std::int32_t> context_lens_;
-  std::vector<std::vector<std::int32_t>> tables_;
+  PlacedVector<std::int32_t> seq_lens_;
+  PlacedVector<std::int32_t> cu_seqlens_q_;
+  PlacedVector<std::int32_t> context_lens_;
+  std::vector<PlacedVector<std::int32_t>> tables_;
 };
 
 /// Ids `[rows, hkv, 16]` of set `set`, as the workload's generator draws them.

@@ -10,8 +10,8 @@ class WriteCase final : public BenchCase {
   WriteCase(const Workload& w, Pools& pools)
       : workload_(w),
         sets_(sets_for(write_work(w).bytes)),
-        requests_(w, main_cache(w, pools.main).shape_view().shape[0], sets_),
-        index_requests_(w, index_cache(w, pools.index).shape[0], sets_),
+        requests_(w, main_cache(w, pools).shape_view().shape[0], sets_, pools.place),
+        index_requests_(w, index_cache(w, pools).shape[0], sets_, pools.place),
         inputs_(w, pools, sets_, requests_, index_requests_) {}
 
   std::int64_t sets() const override { return sets_; }

@@ -9,10 +9,10 @@ namespace msa::cli {
 namespace {
 
 /// cos and sin of every position, as MiniMax-M3 rotates: theta 5e6 over 64 elements.
-BenchMemory rotation_table(std::int64_t positions) {
+PlacedBuffer rotation_table(Place& place, std::int64_t positions) {
   constexpr std::int64_t pairs = 32;
-  BenchMemory table(static_cast<std::size_t>(positions * 2 * pairs) * size_of(DType::bf16));
-  auto* out = static_cast<std::uint16_t*>(table.data());
+  PlacedBuffer table(place, static_cast<std::size_t>(positions * 2 * pairs) * size_of(DType::bf16));
+  auto* out = table.host_as<std::uint16_t>();
   for (std::int64_t i = 0; i < pairs; ++i) {
     const double frequency = std::pow(5e6, -static_cast<double>(i) / static_cast<double>(pairs));
     for (std::int64_t p = 0; p < positions; ++p) {
@@ -21,6 +21,7 @@ BenchMemory rotation_table(std::int64_t positions) {
       out[p * 2 * pairs + pairs + i] = float_to_bf16(static_cast<float>(std::sin(angle)));
     }
   }
+  table.upload();
   return table;
 }
 
@@ -31,20 +32,25 @@ std::int64_t row_elements(const Workload& w) { return (w.hq + 3 * w.hkv + 1) * h
 WriteInputs::WriteInputs(const Workload& w, Pools& pools, std::int64_t sets,
                          const Requests& requests, const Requests& index_requests)
     : workload_(w),
-      cache_(main_cache(w, pools.main)),
-      index_cache_(index_cache(w, pools.index)),
-      cos_sin_(rotation_table(w.seq_len())) {
+      place_(pools.place),
+      cache_(main_cache(w, pools)),
+      index_cache_(index_cache(w, pools)),
+      cos_sin_(rotation_table(pools.place, w.seq_len())) {
   pools.fill_main(w.kv);
   pools.fill_index(index_cache_.dtype);
   const DType type = activation_type(w);
-  qkv_ = normal_memory(type, sets * w.rows() * row_elements(w), w.seed + 2);
-  norms_ = normal_memory(type, head_dim, w.seed + 3);
-  q_out_ = BenchMemory(static_cast<std::size_t>(w.rows() * w.hq * head_dim) * size_of(type));
-  index_q_out_ = BenchMemory(static_cast<std::size_t>(w.rows() * w.hkv * head_dim) * size_of(type));
-  for (std::int64_t row = 0; row < w.rows(); ++row) positions_.push_back(requests.position(row));
+  qkv_ = normal_memory(place_, type, sets * w.rows() * row_elements(w), w.seed + 2);
+  norms_ = normal_memory(place_, type, head_dim, w.seed + 3);
+  q_out_ =
+      PlacedBuffer(place_, static_cast<std::size_t>(w.rows() * w.hq * head_dim) * size_of(type));
+  index_q_out_ =
+      PlacedBuffer(place_, static_cast<std::size_t>(w.rows() * w.hkv * head_dim) * size_of(type));
+  std::vector<std::int64_t> positions;
+  for (std::int64_t row = 0; row < w.rows(); ++row) positions.push_back(requests.position(row));
+  positions_ = {place_, std::move(positions)};
   for (std::int64_t s = 0; s < sets; ++s) {
-    slots_.push_back(requests.slots(s));
-    index_slots_.push_back(index_requests.slots(s));
+    slots_.emplace_back(place_, requests.slots(s));
+    index_slots_.emplace_back(place_, index_requests.slots(s));
   }
 }
 
@@ -55,19 +61,21 @@ WriteCacheArgs WriteInputs::args(std::int64_t set) const {
   const std::int64_t offset =
       set * rows * row_elements(w) * static_cast<std::int64_t>(size_of(type));
   WriteCacheArgs a;
-  a.qkv = Tensor::dense(static_cast<char*>(qkv_.data()) + offset, type, {rows, row_elements(w)});
-  a.positions = ConstTensor::dense(positions_.data(), DType::i64, {rows});
-  a.cos_sin = Tensor::dense(cos_sin_.data(), DType::bf16, {w.seq_len(), 64});
-  const ConstTensor norm = Tensor::dense(norms_.data(), type, {head_dim});
+  a.qkv = Tensor::dense(static_cast<char*>(qkv_.data()) + offset, type, {rows, row_elements(w)},
+                        place_.device());
+  a.positions = positions_.view(DType::i64, {rows});
+  a.cos_sin = cos_sin_.view(DType::bf16, {w.seq_len(), 64});
+  const ConstTensor norm = norms_.view(type, {head_dim});
   a.q_norm = a.k_norm = a.index_q_norm = a.index_k_norm = norm;
   const auto at = static_cast<std::size_t>(set);
-  a.slot_mapping = ConstTensor::dense(slots_[at].data(), DType::i64, {rows});
-  a.index_slot_mapping = ConstTensor::dense(index_slots_[at].data(), DType::i64, {rows});
-  a.q_out = Tensor::dense(q_out_.data(), type, {rows, w.hq, head_dim});
+  a.slot_mapping = slots_[at].view(DType::i64, {rows});
+  a.index_slot_mapping = index_slots_[at].view(DType::i64, {rows});
+  a.q_out = q_out_.view(type, {rows, w.hq, head_dim});
   a.kv_cache = cache_;
-  a.index_q_out = Tensor::dense(index_q_out_.data(), type, {rows, w.hkv, head_dim});
+  a.index_q_out = index_q_out_.view(type, {rows, w.hkv, head_dim});
   a.index_cache = index_cache_;
   a.num_tokens = rows;
+  a.stream = place_.stream();
   return a;
 }
 

@@ -20,16 +20,17 @@ class WriteInputs {
 
  private:
   const Workload workload_;
+  Place& place_;
   KVCache cache_;
   Tensor index_cache_;
-  BenchMemory qkv_;
-  BenchMemory cos_sin_;
-  BenchMemory norms_;
-  BenchMemory q_out_;
-  BenchMemory index_q_out_;
-  std::vector<std::int64_t> positions_;
-  std::vector<std::vector<std::int64_t>> slots_;
-  std::vector<std::vector<std::int64_t>> index_slots_;
+  PlacedBuffer qkv_;
+  PlacedBuffer cos_sin_;
+  PlacedBuffer norms_;
+  PlacedBuffer q_out_;
+  PlacedBuffer index_q_out_;
+  PlacedVector<std::int64_t> positions_;
+  std::vector<PlacedVector<std::int64_t>> slots_;
+  std::vector<PlacedVector<std::int64_t>> index_slots_;
 };
 
 }  // namespace msa::cli

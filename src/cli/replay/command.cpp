@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "cli/options.h"
+#include "cli/place.h"
 #include "cli/replay/plot.h"
 #include "cli/replay/replay.h"
 #include "cli/replay/report.h"
@@ -83,15 +84,16 @@ class Replay final : public Command {
                                  "LBHNC (HND), LBNHC (NHD), LHBNC, BLHNC, BLNHC, BHLNC");
     // The library reads it at the first call, which is yet to come.
     if (threads_ > 0) setenv("MSA_THREADS", std::to_string(threads_).c_str(), 1);
+    const std::unique_ptr<Place> place = choose_place("replay", device_);
     const std::vector<replay::TraceRequest> trace = replay::load_trace(trace_);
     std::optional<Progress> progress;
     replay::ReplayHooks hooks;
     hooks.on_start = [&](const ReplayReport& report, std::int64_t tokens) {
-      announce(console, report);
+      announce(console, *place, report);
       progress.emplace(console, "replay", "tokens", tokens);
     };
     hooks.on_step = [&](std::int64_t tokens) { progress->update(tokens); };
-    const ReplayReport report = replay::run_replay(trace, options_, hooks);
+    const ReplayReport report = replay::run_replay(trace, options_, hooks, *place);
     progress->clear();
     if (console.text()) replay::print_report(console, trace_, report);
     if (console.wants_json()) {
@@ -122,6 +124,7 @@ class Replay final : public Command {
         ->capture_default_str();
     app.add_option("--layout", layout_, "Order of the main cache, outermost dimension first")
         ->capture_default_str();
+    add_device_option(app, device_);
     app.add_option("--threads", threads_, "Threads, as MSA_THREADS (default: all usable cores)")
         ->check(whole_number<int>(1));
   }
@@ -144,28 +147,31 @@ class Replay final : public Command {
     return app.add_option(name, value, help)->check(whole_number<std::int64_t>(1));
   }
 
-  void announce(const Console& console, const ReplayReport& report) const {
+  void announce(const Console& console, const Place& place, const ReplayReport& report) const {
     const ReplayOptions& o = report.options;
     const CpuInfo cpu = cpu_info();
+    const std::string where = place.is_host()
+                                  ? fmt::format("cpu {}, {} threads", cpu.isa, cpu.threads)
+                                  : place.description();
     console.print("{}: {} of {} requests, seed {}\n", trace_, o.requests, report.trace_requests,
                   o.seed);
     console.print("layer {}/{}, index heads {}; cache {} {}, index {}; {} pages, {}\n",
                   o.shape.q_heads, o.shape.kv_heads, o.shape.index_heads, msa::name(o.kv_type),
                   msa::name(o.layout), msa::name(o.index_type), o.pages,
                   format_bytes(static_cast<double>(report.cache_bytes)));
-    console.print("batch {}, chunk {}, draft {}; cpu {}, {} threads\n", o.max_batch, o.chunk,
-                  o.draft, cpu.isa, cpu.threads);
+    console.print("batch {}, chunk {}, draft {}; {}\n", o.max_batch, o.chunk, o.draft, where);
     if (report.predicted_seconds > 0) {
       console.print("calibrated in {}: {} requests should take {}; the same again with\n  {}\n",
                     format_seconds(report.calibration_seconds), o.requests,
                     format_seconds(report.predicted_seconds),
-                    replay::reproducing_command(trace_, o));
+                    replay::reproducing_command(trace_, o, report.device));
     }
     std::fflush(stdout);
   }
 
   std::string trace_, plot_;
   std::string shard_ = "16/1", kv_ = "bf16", index_kv_ = "bf16", layout_ = "LBHNC";
+  std::string device_ = "auto";
   int threads_ = 0;
   ReplayOptions options_;
 };

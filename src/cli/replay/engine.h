@@ -3,13 +3,14 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "cli/place.h"
 #include "cli/replay/activations.h"
-#include "cli/replay/buffer.h"
 #include "cli/replay/content.h"
 #include "cli/replay/scheduler.h"
 #include "msa/layer.h"
@@ -71,8 +72,12 @@ struct PhaseTimes {
   }
 };
 
-/// Views of everything a step read and wrote, for the verifier. Valid until the next step.
+/// Views of everything a step read and wrote, in host memory, for the verifier. Valid until the
+/// next step.
 struct StepTensors {
+  /// Brings row `token`'s q and index_q and the pages of its request to the host; what a step wrote
+  /// beside them is there. Empty where the host holds everything.
+  std::function<void(const StepItem& item, std::int64_t token)> fetch;
   WriteCacheArgs write;  // inputs and outputs of write_cache
   Tensor selection;      // [max_tokens, Hi, 16] i32
   Tensor out;            // [max_tokens, Hq, 128]
@@ -80,12 +85,13 @@ struct StepTensors {
   Scale k_scale, v_scale;
 };
 
-/// Owns the layer's caches and buffers. Caches start as NaN everywhere and are never cleared.
+/// Owns the layer's caches and buffers, in one place. Caches start as NaN everywhere and are never
+/// cleared.
 class Engine {
  public:
   static constexpr std::int64_t topk = 16;
 
-  explicit Engine(const EngineConfig& config);
+  explicit Engine(const EngineConfig& config, Place& place = cli::host_place());
 
   /// Computes a step: draws the rows, splits the batch, writes the caches, selects, attends, and
   /// adds outputs and ids to the digest. Returns where the time went.
@@ -98,16 +104,23 @@ class Engine {
   /// Starts the digest anew, as after a calibration.
   void reset_digest() { digest_ = 0; }
 
-  StepTensors tensors();
+  StepTensors tensors() const { return views(true); }
   /// The last step's batch as the metadata builder split it.
   const SparseMetadata& metadata() const { return metadata_.begin()->second; }
   const EngineConfig& config() const { return config_; }
+  const Place& place() const { return place_; }
   /// Bytes of both caches, what the layout interleaves with them included.
   std::size_t cache_bytes() const { return kv_memory_.bytes() + index_memory_.bytes(); }
 
  private:
+  using Buffer = cli::PlacedBuffer;
+  template <class T>
+  using Vector = cli::PlacedVector<T>;
+
   void allocate();
   void fill_caches_with_nan();
+  StepTensors views(bool on_host) const;
+  void fetch(const StepItem& item, std::int64_t token) const;
   void build_rotary_table();
   void load_arrays(const StepPlan& plan);
   void draw_rows(const StepPlan& plan, std::span<const Content> contents);
@@ -117,6 +130,7 @@ class Engine {
   ForwardContext context();
 
   EngineConfig config_;
+  Place& place_;
   Activations activations_;
   MetadataBuilder builder_;
   Indexer indexer_;
@@ -126,19 +140,21 @@ class Engine {
   std::uint64_t digest_ = 0;
 
   Buffer kv_memory_, index_memory_;
-  Tensor kv_cache_;     // [pages, Hkv, 128, 256]
-  Tensor index_cache_;  // [index pages, 128, 128]
+  Tensor kv_cache_;     // [pages, Hkv, 128, 256], the host's side
+  Tensor index_cache_;  // [index pages, 128, 128], the host's side
   Buffer rows_;         // [max_tokens, row_elements]
   Buffer q_;            // [max_tokens, Hq, 128]
   Buffer index_q_;      // [max_tokens, Hi, 128]
   Buffer selection_;    // [round_up(max_tokens, 4), Hi, 16] i32
   Buffer out_;          // [max_tokens, Hq, 128]
   Buffer workspace_;
-  std::vector<float> cos_sin_;                                 // [max_seq_len, 64]
-  std::array<std::vector<std::uint16_t>, 4> norms_;            // q, k, index_q, index_k
-  std::vector<std::int64_t> positions_, slots_, index_slots_;  // [max_tokens]
-  std::vector<std::int32_t> query_start_loc_, seq_lens_;       // [max_batch + 1], [max_batch]
-  std::vector<std::int32_t> block_table_, index_table_;        // [max_batch, columns_]
+  Vector<float> cos_sin_;                                 // [max_seq_len, 64]
+  std::array<Vector<std::uint16_t>, 4> norms_;            // q, k, index_q, index_k
+  Vector<std::int64_t> positions_, slots_, index_slots_;  // [max_tokens]
+  std::vector<std::int32_t> query_start_loc_;             // [max_batch + 1]
+  Vector<std::int32_t> seq_lens_;                         // [max_batch]
+  Vector<std::int32_t> block_table_, index_table_;        // [max_batch, columns_]
+  Buffer cu_seqlens_q_, context_lens_;                    // [max_batch + 1], [max_batch] i32
   std::int64_t columns_ = 0;
 };
 

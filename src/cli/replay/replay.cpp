@@ -8,6 +8,7 @@
 
 #include "cli/replay/calibrate.h"
 #include "common/numeric.h"
+#include "msa/device.h"
 #include "msa/error.h"
 
 namespace msa::replay {
@@ -182,12 +183,13 @@ std::int64_t default_pages(std::span<const TraceRequest> trace, const ReplayOpti
 }
 
 ReplayReport run_replay(std::span<const TraceRequest> trace, const ReplayOptions& options,
-                        const ReplayHooks& hooks) {
+                        const ReplayHooks& hooks, Place& place) {
   const Clock::time_point start = Clock::now();
   check(trace, options);
   ReplayReport report;
   report.options = options;
   report.trace_requests = static_cast<std::int64_t>(trace.size());
+  report.device = cli::device_name(place);
   ReplayOptions& o = report.options;
   if (o.pages == 0) o.pages = default_pages(trace, o);
   const SchedulerConfig config = scheduler_config(o);
@@ -197,7 +199,7 @@ ReplayReport run_replay(std::span<const TraceRequest> trace, const ReplayOptions
   const auto candidates = o.requests > 0 ? static_cast<std::size_t>(o.requests) : trace.size();
   static_cast<void>(Scheduler(trace.first(candidates), contents.first(candidates), config));
 
-  Engine engine(engine_config(trace, o, config));
+  Engine engine(engine_config(trace, o, config), place);
   report.cache_bytes = engine.cache_bytes();
   const VerifierConfig verifier_config{.rows_per_step = o.verify_rows, .seed = o.seed};
   choose(report, engine, trace, contents, config, verifier_config, start);
@@ -213,6 +215,7 @@ ReplayReport run_replay(std::span<const TraceRequest> trace, const ReplayOptions
   report.scheduler = scheduler.stats();
   report.checks = verifier.report();
   report.digest = engine.digest();
+  report.backend = last_backend();
   return report;
 }
 

@@ -57,6 +57,8 @@ struct Locality {
 
 struct ReplayReport {
   ReplayOptions options;  ///< as served: requests and pages are set
+  std::string device;     ///< "cpu", "cuda:0"
+  std::string backend;    ///< that served the last attend
   std::int64_t trace_requests = 0;
   double calibration_seconds = 0;  ///< 0 = the number of requests was given
   double predicted_seconds = 0;    ///< 0 likewise
@@ -84,9 +86,9 @@ struct ReplayHooks {
 /// longest request needs.
 std::int64_t default_pages(std::span<const TraceRequest> trace, const ReplayOptions& options);
 
-/// Serves the trace.
+/// Serves the trace in a place.
 /// \throws Error naming every option that cannot be served.
 ReplayReport run_replay(std::span<const TraceRequest> trace, const ReplayOptions& options,
-                        const ReplayHooks& hooks);
+                        const ReplayHooks& hooks, Place& place = cli::host_place());
 
 }  // namespace msa::replay

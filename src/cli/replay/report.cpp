@@ -244,7 +244,8 @@ PhaseTimes total_times(const std::vector<StepRecord>& steps) {
   return total;
 }
 
-std::string reproducing_command(const std::string& trace, const ReplayOptions& o) {
+std::string reproducing_command(const std::string& trace, const ReplayOptions& o,
+                                const std::string& device) {
   const ReplayOptions usual;
   std::string text =
       fmt::format("msa replay {} --requests {} --seed {}", quoted(trace), o.requests, o.seed);
@@ -261,6 +262,7 @@ std::string reproducing_command(const std::string& trace, const ReplayOptions& o
   add(o.draft != usual.draft, "--draft", o.draft);
   add(o.verify_rows != usual.verify_rows, "--verify-rows", o.verify_rows);
   add(true, "--pages", o.pages);
+  add(true, "--device", device);
   return text;
 }
 
@@ -279,7 +281,7 @@ void print_report(const Console& console, const std::string& trace, const Replay
                 console.styled(cli::Style::strong, digest_text(report.digest)));
   console.print("serving took {}; to repeat it:\n  {}\n",
                 cli::format_seconds(report.serving_seconds),
-                reproducing_command(trace, report.options));
+                reproducing_command(trace, report.options, report.device));
 }
 
 Json report_json(const std::string& trace, const ReplayReport& report, Json environment) {
@@ -287,7 +289,9 @@ Json report_json(const std::string& trace, const ReplayReport& report, Json envi
           {"trace", trace},
           {"trace_requests", report.trace_requests},
           {"options", options_json(report.options)},
-          {"reproduce", reproducing_command(trace, report.options)},
+          {"device", report.device},
+          {"backend", report.backend},
+          {"reproduce", reproducing_command(trace, report.options, report.device)},
           {"calibration_seconds", report.calibration_seconds},
           {"predicted_seconds", report.predicted_seconds},
           {"serving_seconds", report.serving_seconds},

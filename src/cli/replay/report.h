@@ -38,7 +38,8 @@ double percentile(std::vector<double> samples, double share);
 PhaseTimes total_times(const std::vector<StepRecord>& steps);
 
 /// `msa replay TRACE --requests N --seed S …`: gives the same digest on the same backend.
-std::string reproducing_command(const std::string& trace, const ReplayOptions& options);
+std::string reproducing_command(const std::string& trace, const ReplayOptions& options,
+                                const std::string& device);
 
 /// The command's exit code: 1 where a checked row is wrong.
 int cli_exit_code(const VerifierReport& checks);

@@ -283,6 +283,7 @@ void Verifier::check(const StepPlan& plan, const StepTensors& tensors) {
 
 bool Verifier::check_row(const StepItem& item, std::int64_t row, std::int64_t token,
                          const StepTensors& t) {
+  if (t.fetch) t.fetch(item, token);
   const std::int64_t position = item.first_position + row;
   const bool write = check_write(item, position, token, t, report_.write);
   const bool selection = check_selection(item, position, token, t, report_.selection);

@@ -3,6 +3,7 @@
 #include "cuda/common/device.h"
 #include "cuda/common/launch.h"
 #include "cuda/common/range.h"
+#include "cuda/common/read_back.h"
 #include "cuda/portable/operators.h"
 #include "cuda/sm90/decode/decode.h"
 
@@ -66,6 +67,7 @@ class Sm90Backend final : public Backend {
     if (a.batch.num_actual_tokens > a.batch.num_decode_tokens()) {
       portable::attend(prefill_part(a));
     }
+    settle("attend", a.q.device, a.stream);
   }
   void run(const IndexArgs&) const override {}
   void run(const IndexScoresArgs&) const override {}
@@ -74,6 +76,14 @@ class Sm90Backend final : public Backend {
   void run(const WriteCacheArgs&) const override {}
   void run(const InsertCacheArgs&) const override {}
   void run(const CopyPagesArgs&) const override {}
+
+  bool capturing(const char* op, Device device, Stream stream) const override {
+    return cuda::capturing(op, device, stream);
+  }
+  void download(const char* op, Device device, Stream stream, void* to, const void* from,
+                std::size_t bytes) const override {
+    cuda::download(op, device, stream, to, from, bytes);
+  }
 
  private:
   static Reasons no_kernel() { return {"the sm90 backend has a kernel for attend only"}; }
