@@ -126,8 +126,8 @@ std::int64_t table_width(const Shape& s, const Rows& rows) {
 
 std::vector<std::int32_t> decode_table(const Shape& s, const Rows& rows, std::int64_t pages,
                                        int set) {
-  const std::vector<std::int32_t> used =
-      cli::table_rows(s.batch, rows.columns, pages, static_cast<std::uint64_t>(7 * set + 1));
+  const std::uint64_t seed = 7 * static_cast<std::uint64_t>(set) + 1;
+  const std::vector<std::int32_t> used = cli::table_rows(s.batch, rows.columns, pages, seed);
   const std::int64_t width = table_width(s, rows);
   std::vector<std::int32_t> table(static_cast<std::size_t>(s.batch * width), -1);
   for (std::int64_t r = 0; r < s.batch; ++r) {
@@ -172,10 +172,11 @@ Work work_of(const Shape& s, const Rows& rows) {
       }
     }
   }
+  const std::int64_t group = s.hq / s.hkv;
   const double tile = page_size * 2 * head_dim * static_cast<double>(size_of(s.kv));
   const double elements = static_cast<double>(s.batch * s.m * s.hq) * head_dim;
   return {static_cast<double>(tiles) * tile + 2 * elements * 2,
-          65536.0 * static_cast<double>(s.hq / s.hkv * pairs)};
+          65536.0 * static_cast<double>(group * pairs)};
 }
 
 double rule_us(const Shape& s, const Work& work) {

@@ -115,13 +115,14 @@ class Inputs:
         torch, m, batch = self.torch, case["m"], case["batch"]
         hq, hkv = inputs.heads_of(case["shard"])
         ids, lengths, columns = inputs.rows_of(case["shard"], m, batch, case["selection"], self.real)
+        rows = self.tensor(ids, batch * m, hkv, inputs.TOPK)
         kv = pool.view(case["shard"], case["kv"])
         shape = (batch * m, hq, inputs.HEAD_DIM)
         values = inputs.random_values(torch, "bf16", batch * m * hq * inputs.HEAD_DIM, 3, self.device)
         return {"kv": kv, "q": values.view(torch.bfloat16).view(shape),
                 "out": torch.full(shape, float("nan"), dtype=torch.bfloat16, device=self.device),
                 "lengths": self.tensor(lengths, batch),
-                "ids": [self.tensor(ids, batch * m, hkv, inputs.TOPK) for _ in range(inputs.CALLS)],
+                "ids": [rows.clone() for _ in range(inputs.CALLS)],
                 "tables": self.tables_of(batch, columns, kv.shape[0])}
 
 
