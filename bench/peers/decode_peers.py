@@ -115,20 +115,19 @@ class Inputs:
         torch, m, batch = self.torch, case["m"], case["batch"]
         hq, hkv = inputs.heads_of(case["shard"])
         ids, lengths, columns = inputs.rows_of(case["shard"], m, batch, case["selection"], self.real)
-        rows = self.tensor(ids, batch * m, hkv, inputs.TOPK)
         kv = pool.view(case["shard"], case["kv"])
         shape = (batch * m, hq, inputs.HEAD_DIM)
         values = inputs.random_values(torch, "bf16", batch * m * hq * inputs.HEAD_DIM, 3, self.device)
         return {"kv": kv, "q": values.view(torch.bfloat16).view(shape),
                 "out": torch.full(shape, float("nan"), dtype=torch.bfloat16, device=self.device),
                 "lengths": self.tensor(lengths, batch),
-                "ids": [rows.clone() for _ in range(inputs.CALLS)],
+                "ids": self.tensor(ids, batch * m, hkv, inputs.TOPK),
                 "tables": self.tables_of(batch, columns, kv.shape[0])}
 
 
 def calls_of(peer, data, m):
-    return [peer.call(data["q"], data["kv"], ids, table, data["lengths"], m, data["out"])
-            for ids, table in zip(data["ids"], data["tables"])]
+    return [peer.call(data["q"], data["kv"], data["ids"], table, data["lengths"], m, data["out"])
+            for table in data["tables"]]
 
 
 def time_graph(torch, calls, evict):
@@ -162,7 +161,7 @@ def expected_rows(torch, data, m, call, row, head):
     request = row // m
     position = int(data["lengths"][request]) - m + row % m
     pages = []
-    for block in data["ids"][call][row, head].tolist():
+    for block in data["ids"][row, head].tolist():
         visible = min(inputs.PAGE, position + 1 - block * inputs.PAGE)
         if block >= 0 and visible > 0:
             pages.append(kv[int(table[request, block]), head, :visible].float())
