@@ -2,45 +2,52 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <exception>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cli/io/generate.h"
 #include "cuda/common/launch.h"
 #include "graph_timer.h"
+#include "inputs.h"
 #include "msa/msa.h"
 #include "rates.h"
 
 /// \file
 /// Decode attend on a CUDA device: cold pages, in a graph, beside the card's own rates.
 ///
-///     decode_bench [FILE]    prints the table, and writes FILE (JSON) where one is named
+///     decode_bench [--selection NPY] [FILE]    prints the table, and writes FILE (JSON) where one
+///                                              is named; cells of real selections need
+///                                              data/real_selection.npy
+///     decode_bench --inputs                    prints checksums of the inputs; needs no device
 ///
-/// Every call of a graph has a page table of its own over a pool of 12 GB, so that a page is met
-/// again only after far more than L2 holds. Selections are the grid's (docs/workloads.md).
+/// Every call of a graph has a page table of its own over the pool, and before every replay 512 MB
+/// of other pages pass through L2, so that no page is met there. Queries, lengths and selections
+/// are those of the call before, as in a model the indexer has just written them.
 
 namespace msa::bench {
 namespace {
 
 using cuda::check;
 using Json = nlohmann::json;
+using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t pool_bytes = std::size_t{12} << 30;
+constexpr int calls_of_a_graph = 20;
 constexpr int replays = 11;
-constexpr std::int64_t keys = 16384 - 3;  // of every request; the time does not depend on it
-constexpr std::int64_t columns = 128;     // of a page table
+constexpr int eager_calls = 101;
 constexpr Device device{DeviceType::cuda, 0};
 
 /// Device memory.
 class Memory {
  public:
-  explicit Memory(std::size_t bytes) {
+  explicit Memory(std::size_t bytes) : bytes_(bytes) {
     check(cudaMalloc(&data_, std::max<std::size_t>(bytes, 16)), "bench", "cudaMalloc");
   }
   template <class T>
@@ -48,128 +55,76 @@ class Memory {
     check(cudaMemcpy(data_, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice),
           "bench", "cudaMemcpy");
   }
-  Memory(Memory&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
+  Memory(Memory&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
   Memory& operator=(Memory&&) = delete;
   ~Memory() { cudaFree(data_); }
   void* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
 
  private:
   void* data_ = nullptr;
+  std::size_t bytes_;
 };
 
-/// Values of about unit size: random mantissas and signs, exponents around 0.
-std::vector<std::uint16_t> random_values(DType type, std::size_t count, std::uint64_t seed) {
-  struct Mask {
-    std::uint16_t keep, set;
-  };
-  const Mask mask = type == DType::bf16   ? Mask{0x80ff, 0x3f00}
-                    : type == DType::f16  ? Mask{0x87ff, 0x3800}
-                    : type == DType::e4m3 ? Mask{0x8f8f, 0x3030}
-                                          : Mask{0x8787, 0x3838};
-  cli::SplitMix64 random(seed);
-  std::vector<std::uint16_t> values(count);
-  for (std::uint16_t& x : values) {
-    x = static_cast<std::uint16_t>((random.next() & mask.keep) | mask.set);
-  }
-  return values;
+/// The larger pool where the device has room for it beside the rest.
+std::size_t largest_pool() {
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "bench", "cudaMemGetInfo");
+  const std::size_t large = pool_bytes(Variant::large_pool);
+  constexpr std::size_t rest = std::size_t{2} << 30;
+  if (free >= large + rest) return large;
+  std::printf("no room for a pool of 64 GB: its cells are left out\n");
+  return pool_bytes(Variant::usual);
 }
 
 void fill_pool(const Memory& pool, DType type) {
   constexpr std::size_t chunk = std::size_t{64} << 20;
   const Memory values(random_values(type, chunk / 2, 1));
-  for (std::size_t at = 0; at < pool_bytes; at += chunk) {
+  for (std::size_t at = 0; at < pool.bytes(); at += chunk) {
     check(cudaMemcpy(static_cast<char*>(pool.data()) + at, values.data(), chunk,
                      cudaMemcpyDeviceToDevice),
           "bench", "cudaMemcpy");
   }
 }
 
-struct Shape {
-  std::int64_t hq, hkv, m, batch;
-  DType kv;
-  KVLayout layout = KVLayout::LBHNC;
-  bool lse = false;
-};
-
-/// What a call must do at least.
-struct Work {
-  double bytes = 0;  // distinct (page, head) tiles, q and out
-  double flops = 0;  // of (row, page) pairs, rows in groups of four that skip a page none chose
-};
-
-Work work_of(const Shape& s, const std::vector<std::int32_t>& selection) {
-  const auto distinct = [&](std::int64_t request, std::int64_t head, std::int64_t begin,
-                            std::int64_t end) {
-    std::set<std::int32_t> blocks;
-    for (std::int64_t row = begin; row < end; ++row) {
-      for (std::int64_t slot = 0; slot < cli::generated_topk; ++slot) {
-        const std::int64_t token = request * s.m + row;
-        const std::size_t at =
-            static_cast<std::size_t>((token * s.hkv + head) * cli::generated_topk + slot);
-        if (selection[at] >= 0) blocks.insert(selection[at]);
-      }
-    }
-    return static_cast<double>(blocks.size());
-  };
-  double tiles = 0, pairs = 0;
-  for (std::int64_t r = 0; r < s.batch; ++r) {
-    for (std::int64_t h = 0; h < s.hkv; ++h) {
-      tiles += distinct(r, h, 0, s.m);
-      for (std::int64_t row = 0; row < s.m; row += 4) {
-        const std::int64_t end = std::min(row + 4, s.m);
-        pairs += distinct(r, h, row, end) * static_cast<double>(end - row);
-      }
-    }
-  }
-  const double tile = page_size * 2 * head_dim * static_cast<double>(size_of(s.kv));
-  const double rows = static_cast<double>(s.batch * s.m * s.hq);
-  return {tiles * tile + 2 * rows * head_dim * 2,
-          65536.0 * static_cast<double>(s.hq / s.hkv) * pairs};
-}
-
-/// One shape: `sets` calls on pages of their own.
+/// Calls of one shape, each on pages of its own.
 class Calls {
  public:
-  Calls(const Shape& s, const Memory& pool, cudaStream_t stream)
+  Calls(const Shape& s, const Rows& rows, const Memory& pool, cudaStream_t stream)
       : shape_(s),
-        pages_(static_cast<std::int64_t>(pool_bytes) /
-               (s.hkv * page_size * 2 * head_dim * static_cast<std::int64_t>(size_of(s.kv)))),
-        ids_(cli::decode_rows(s.batch, s.m, keys, s.hkv, 1)),
-        work_(work_of(s, ids_)),
-        sets_(static_cast<int>(std::clamp(400e6 / work_.bytes + 1, 20.0, 64.0))),
+        width_(table_width(s, rows)),
         q_(random_values(DType::bf16, count(), 3)),
         out_(count() * 2),
         lse_(count() / head_dim * 4),
-        lengths_(std::vector<std::int32_t>(static_cast<std::size_t>(s.batch),
-                                           static_cast<std::int32_t>(keys))) {
-    for (int i = 0; i < sets_; ++i) {
-      selections_.emplace_back(ids_);
-      tables_.emplace_back(
-          cli::table_rows(s.batch, columns, pages_, static_cast<std::uint64_t>(7 * i + 1)));
+        lengths_(rows.lengths),
+        selection_(rows.ids) {
+    const std::int64_t pages = pool_pages(s);
+    for (int set = 0; set < calls_of_a_graph; ++set) {
+      tables_.emplace_back(decode_table(s, rows, pages, set));
     }
     const std::int64_t tokens = s.batch * s.m;
     args_.q = ConstTensor::dense(q_.data(), DType::bf16, {tokens, s.hq, head_dim}, device);
     args_.out = Tensor::dense(out_.data(), DType::bf16, {tokens, s.hq, head_dim}, device);
     if (s.lse) args_.lse = Tensor::dense(lse_.data(), DType::f32, {tokens, s.hq}, device);
+    args_.selection = ConstTensor::dense(selection_.data(), DType::i32,
+                                         {tokens, s.hkv, cli::generated_topk}, device);
     args_.kv_cache =
-        KVCache(kv_layer_view(pool.data(), s.kv, s.layout, {1, pages_, s.hkv}, 0, device));
+        KVCache(kv_layer_view(pool.data(), s.kv, s.layout, {1, pages, s.hkv}, 0, device));
     args_.batch.seq_lens = ConstTensor::dense(lengths_.data(), DType::i32, {s.batch}, device);
     args_.batch.num_decodes = s.batch;
     args_.batch.decode_query_len = s.m;
     args_.batch.num_actual_tokens = tokens;
     args_.batch.max_query_len = s.m;
-    args_.batch.max_seq_len = keys;
+    args_.batch.max_seq_len = s.variant == Variant::long_bound
+                                  ? std::int64_t{1} << 20
+                                  : *std::max_element(rows.lengths.begin(), rows.lengths.end());
     args_.stream = {stream};
   }
 
-  int sets() const { return sets_; }
-  const Work& work() const { return work_; }
-  void call(int set) {
-    args_.selection =
-        ConstTensor::dense(selections_[static_cast<std::size_t>(set)].data(), DType::i32,
-                           {shape_.batch * shape_.m, shape_.hkv, cli::generated_topk}, device);
+  void operator()(int set) {
     args_.batch.block_table = ConstTensor::dense(tables_[static_cast<std::size_t>(set)].data(),
-                                                 DType::i32, {shape_.batch, columns}, device);
+                                                 DType::i32, {shape_.batch, width_}, device);
     attend(args_);
   }
 
@@ -179,14 +134,25 @@ class Calls {
   }
 
   Shape shape_;
-  std::int64_t pages_;
-  std::vector<std::int32_t> ids_;
-  Work work_;
-  int sets_;
-  Memory q_, out_, lse_, lengths_;
-  std::vector<Memory> selections_, tables_;
+  std::int64_t width_;
+  Memory q_, out_, lse_, lengths_, selection_;
+  std::vector<Memory> tables_;
   AttendArgs args_;
 };
+
+/// Microseconds until an eager call returns when nothing else is queued.
+double host_time(cudaStream_t stream, Calls& calls) {
+  std::vector<double> times;
+  for (int i = 0; i < eager_calls; ++i) {
+    check(cudaStreamSynchronize(stream), "bench", "cudaStreamSynchronize");
+    const Clock::time_point begin = Clock::now();
+    calls(i % calls_of_a_graph);
+    times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
+  }
+  check(cudaStreamSynchronize(stream), "bench", "cudaStreamSynchronize");
+  std::nth_element(times.begin(), times.begin() + eager_calls / 2, times.end());
+  return times[eager_calls / 2];
+}
 
 Json measure_rates(const Memory& pool, cudaStream_t stream) {
   Json rates;
@@ -197,85 +163,157 @@ Json measure_rates(const Memory& pool, cudaStream_t stream) {
   });
   rates["copy_tbps"] = 2e-6 * static_cast<double>(copied) / copy.median;
   for (const int kb : {64, 32, 16}) {
-    const Gather gather(pool.data(), pool_bytes, static_cast<std::size_t>(kb) * 1024,
-                        (std::int64_t{2} << 30) / (kb * 1024));
+    const Gather gather(pool.data(), pool_bytes(Variant::usual),
+                        static_cast<std::size_t>(kb) * 1024, (std::int64_t{2} << 30) / (kb * 1024));
     const GraphTime time = time_graph(stream, 3, replays, Edges::full, [&](int i) {
       gather.launch(static_cast<std::uint32_t>(i + 1), stream);
     });
     rates["gather_" + std::to_string(kb) + "k_tbps"] =
         1e-6 * static_cast<double>(gather.bytes()) / time.median;
   }
+  const MatmulLoop matmul;
+  const GraphTime time =
+      time_graph(stream, 3, replays, Edges::full, [&](int) { matmul.launch(stream); });
+  rates["matmul_bf16_tflops"] = 1e-6 * matmul.flops() / time.median;
   return rates;
 }
 
-Json measure(const Shape& s, const Memory& pool, cudaStream_t stream) {
-  Calls calls(s, pool, stream);
-  for (int i = 0; i < 2; ++i) calls.call(i);
-  check(cudaStreamSynchronize(stream), "bench", "cudaStreamSynchronize");
-  const auto run = [&](int i) { calls.call(i % calls.sets()); };
-  const GraphTime alone = time_graph(stream, calls.sets(), replays, Edges::full, run);
-  const GraphTime chain = time_graph(stream, calls.sets(), replays, Edges::dependent, run);
-  // kernels.md's rule: what a call may take.
-  const double rate = size_of(s.kv) == 2 ? 4.55e6 : 4.42e6;  // bytes a microsecond
-  const double rule = 3.8 + std::max(1.03 * calls.work().bytes / rate, calls.work().flops / 600e6);
-  const std::string shard = std::to_string(s.hq) + "/" + std::to_string(s.hkv);
-  std::printf(
-      "%-5s %-5s %-6s m %-2d B %-4d %8.2f us (%.2f to %.2f)  chain %8.2f  rule %7.2f  %5.2f "
-      "TB/s%s\n",
-      name(s.kv), shard.c_str(), name(s.layout), static_cast<int>(s.m), static_cast<int>(s.batch),
-      alone.median, alone.fastest, alone.slowest, chain.median, rule,
-      calls.work().bytes / alone.median * 1e-6, s.lse ? "  with LSE" : "");
-  std::fflush(stdout);
+/// The gather rate of tiles of the shape's size, TB/s.
+double gather_rate(const Json& rates, const Shape& s) {
+  return rates.at(size_of(s.kv) == 2 ? "gather_64k_tbps" : "gather_32k_tbps").get<double>();
+}
+
+Json cell_of(const Shape& s, const Work& work) {
   return {{"kv", name(s.kv)},
-          {"shard", shard},
+          {"shard", shard_of(s)},
           {"layout", name(s.layout)},
           {"m", s.m},
           {"batch", s.batch},
           {"lse", s.lse},
-          {"us", alone.median},
-          {"fastest_us", alone.fastest},
-          {"slowest_us", alone.slowest},
-          {"chain_us", chain.median},
-          {"rule_us", rule},
-          {"bytes", calls.work().bytes},
-          {"backend", last_backend()}};
+          {"selection", name(s.source)},
+          {"variant", name(s.variant)},
+          {"bytes", work.bytes},
+          {"flops", work.flops},
+          {"rule_us", rule_us(s, work)}};
 }
 
-std::vector<Shape> grid(DType kv) {
-  std::vector<Shape> shapes;
-  for (std::int64_t batch : {1, 8, 16, 32, 64, 128, 256}) shapes.push_back({64, 4, 1, batch, kv});
-  if (kv == DType::f16 || kv == DType::e5m2) {
-    std::erase_if(shapes, [](const Shape& s) { return s.batch != 8 && s.batch != 64; });
-    return shapes;
-  }
-  for (std::int64_t batch : {1, 8, 32, 64, 256}) shapes.push_back({64, 4, 4, batch, kv});
-  for (std::int64_t batch : {1, 8, 32, 64}) shapes.push_back({64, 4, 8, batch, kv});
-  for (std::int64_t batch : {1, 8, 32, 64, 256}) shapes.push_back({8, 1, 4, batch, kv});
-  for (std::int64_t batch : {8, 64}) {
-    shapes.push_back({8, 1, 1, batch, kv});
-    shapes.push_back({4, 1, 1, batch, kv});
-    shapes.push_back({64, 4, 1, batch, kv, KVLayout::LBNHC});
-    shapes.push_back({64, 4, 1, batch, kv, KVLayout::LBHNC, true});
-  }
-  return shapes;
+void print(const Shape& s, const Json& cell, const GraphTime& alone) {
+  const auto number = [&](const char* key) { return cell.at(key).get<double>(); };
+  std::string extra = s.lse ? "  with LSE" : "";
+  if (s.source != Source::grid) extra += std::string("  ") + name(s.source) + " selections";
+  if (s.variant != Variant::usual) extra += std::string("  ") + name(s.variant);
+  std::printf(
+      "%-5s %-5s %-6s m %-2d B %-4d %8.2f us (%.2f to %.2f)  chain %8.2f  rule %7.2f  host %5.2f  "
+      "%5.2f TB/s  %5.1f %% of gather%s\n",
+      name(s.kv), shard_of(s).c_str(), name(s.layout), static_cast<int>(s.m),
+      static_cast<int>(s.batch), alone.median, alone.fastest, alone.slowest, number("chain_us"),
+      number("rule_us"), number("host_us"), number("bytes") / alone.median * 1e-6,
+      number("percent_of_gather"), extra.c_str());
+  std::fflush(stdout);
 }
 
-int run(int argc, char** argv) {
+Json measure(const Shape& s, const RealSelection* real, const Memory& pool, const Json& rates,
+             cudaStream_t stream) {
+  const Rows rows = decode_inputs(s, real);
+  const Work work = work_of(s, rows);
+  Calls calls(s, rows, pool, stream);
+  for (int i = 0; i < 2; ++i) calls(i);
+  check(cudaStreamSynchronize(stream), "bench", "cudaStreamSynchronize");
+  const Gather flush(pool.data(), pool_bytes(Variant::usual), 64 * 1024, 8192);
+  const auto evict = [&](int replay) {
+    flush.launch(static_cast<std::uint32_t>(replay + 1), stream);
+  };
+  const auto run = [&](int i) { calls(i); };
+  const GraphTime alone = time_graph(stream, calls_of_a_graph, replays, Edges::full, run, evict);
+  const GraphTime chain =
+      time_graph(stream, calls_of_a_graph, replays, Edges::dependent, run, evict);
+  Json cell = cell_of(s, work);
+  cell["us"] = alone.median;
+  cell["fastest_us"] = alone.fastest;
+  cell["slowest_us"] = alone.slowest;
+  cell["chain_us"] = chain.median;
+  cell["host_us"] = host_time(stream, calls);
+  cell["percent_of_gather"] = 1e-4 * work.bytes / alone.median / gather_rate(rates, s);
+  cell["backend"] = last_backend();
+  print(s, cell, alone);
+  return cell;
+}
+
+void write(const Json& report, const std::string& path) {
+  std::ofstream file(path);
+  file << report.dump(1) << "\n";
+  if (!file.flush()) throw Error(ErrorCode::io, path + ": cannot be written");
+}
+
+void run(const RealSelection* real, const std::string& file) {
   cudaStream_t stream = nullptr;
   check(cudaStreamCreate(&stream), "bench", "cudaStreamCreate");
-  const Memory pool(pool_bytes);
+  const Memory pool(largest_pool());
   fill_pool(pool, DType::bf16);
   Json report;
-  report["rates"] = measure_rates(pool, stream);
-  std::printf("%s\n", report["rates"].dump().c_str());
+  const Json rates = measure_rates(pool, stream);
+  report["rates"] = rates;
+  std::printf("%s\n", rates.dump().c_str());
   for (const DType kv : {DType::bf16, DType::e4m3, DType::f16, DType::e5m2}) {
     fill_pool(pool, kv);
-    for (const Shape& shape : grid(kv)) report["cases"].push_back(measure(shape, pool, stream));
+    for (const Shape& shape : decode_grid(kv)) {
+      if (shape.source == Source::real && real == nullptr) continue;
+      if (pool_bytes(shape.variant) > pool.bytes()) continue;
+      report["cases"].push_back(measure(shape, real, pool, rates, stream));
+    }
   }
-  if (argc < 2) return 0;
-  std::ofstream file(argv[1]);
-  file << report.dump(1) << "\n";
-  return file.flush() ? 0 : 2;
+  if (!file.empty()) write(report, file);
+}
+
+std::string hex(std::uint64_t checksum) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(checksum));
+  return text;
+}
+
+/// What every cell computes on, for a comparison with another program's inputs.
+void print_inputs(const RealSelection* real) {
+  Json report;
+  for (const DType kv : {DType::bf16, DType::e4m3, DType::f16, DType::e5m2}) {
+    const std::vector<std::uint16_t> values = random_values(kv, 1024, 1);
+    const std::vector<std::int32_t> as_ids(values.begin(), values.end());
+    report["values"][name(kv)] = hex(cli::ids_checksum(as_ids));
+    for (const Shape& s : decode_grid(kv)) {
+      if (s.source == Source::real && real == nullptr) continue;
+      const Rows rows = decode_inputs(s, real);
+      Json cell = cell_of(s, work_of(s, rows));
+      cell["ids"] = hex(cli::ids_checksum(rows.ids));
+      cell["lengths"] = hex(cli::ids_checksum(rows.lengths));
+      cell["table_of_call_3"] = hex(cli::ids_checksum(decode_table(s, rows, pool_pages(s), 3)));
+      report["cases"].push_back(cell);
+    }
+  }
+  std::printf("%s\n", report.dump(1).c_str());
+}
+
+int main_of(const std::vector<std::string_view>& arguments) {
+  std::optional<RealSelection> real;
+  std::string file;
+  bool inputs_only = false;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == "--selection" && i + 1 < arguments.size()) {
+      real.emplace(std::string(arguments[++i]));
+    } else if (arguments[i] == "--inputs") {
+      inputs_only = true;
+    } else if (arguments[i].starts_with('-') || !file.empty()) {
+      std::fprintf(stderr, "usage: decode_bench [--selection NPY] [--inputs | FILE]\n");
+      return 2;
+    } else {
+      file = arguments[i];
+    }
+  }
+  const RealSelection* selection = real ? &*real : nullptr;
+  if (inputs_only) {
+    print_inputs(selection);
+  } else {
+    run(selection, file);
+  }
+  return 0;
 }
 
 }  // namespace
@@ -283,7 +321,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return msa::bench::run(argc, argv);
+    return msa::bench::main_of({argv + 1, argv + argc});
   } catch (const std::exception& error) {
     std::fprintf(stderr, "decode_bench: %s\n", error.what());
     return 2;

@@ -32,7 +32,7 @@ void complete_edges(cudaGraph_t graph) {
 }  // namespace
 
 GraphTime time_graph(cudaStream_t stream, int calls, int replays, Edges edges,
-                     const std::function<void(int)>& run) {
+                     const std::function<void(int)>& run, const std::function<void(int)>& before) {
   cudaGraph_t graph = nullptr;
   check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "bench",
         "cudaStreamBeginCapture");
@@ -47,6 +47,7 @@ GraphTime time_graph(cudaStream_t stream, int calls, int replays, Edges edges,
   constexpr int warm_up = 2;
   std::vector<double> times;
   for (int i = 0; i < warm_up + replays; ++i) {
+    before(i);
     check(cudaEventRecord(begin, stream), "bench", "cudaEventRecord");
     check(cudaGraphLaunch(exec, stream), "bench", "cudaGraphLaunch");
     check(cudaEventRecord(end, stream), "bench", "cudaEventRecord");

@@ -22,7 +22,10 @@ enum class Edges {
 };
 
 /// Captures `calls` calls of run(i), i = 0, 1, …, in one graph and times `replays` replays of it.
-GraphTime time_graph(cudaStream_t stream, int calls, int replays, Edges edges,
-                     const std::function<void(int)>& run);
+/// What `before(replay)` puts on the stream ends before a replay's time begins; long enough, it
+/// also keeps the host's part of a graph's launch out of that time.
+GraphTime time_graph(
+    cudaStream_t stream, int calls, int replays, Edges edges, const std::function<void(int)>& run,
+    const std::function<void(int)>& before = [](int) {});
 
 }  // namespace msa::bench

@@ -5,6 +5,7 @@
 
 #include "cuda/common/launch.h"
 #include "cuda/common/ptx/barrier.cuh"
+#include "cuda/common/ptx/wgmma.cuh"
 #include "cuda/common/tensor_map.h"
 
 namespace msa::bench {
@@ -54,7 +55,75 @@ __global__ __launch_bounds__(32, ctas_per_sm) void gather_kernel(
   }
 }
 
+constexpr int warpgroups = 4;                // of a CTA that multiplies, one a SM
+constexpr int side = 64;                     // of a tile
+constexpr int tile_bytes = side * side * 2;  // rows of 128 bytes
+constexpr int steps = side / 16;             // k steps of a product of tiles
+constexpr int products_of_a_commit = 4;      // of tiles
+constexpr int commits = 1024;
+constexpr double flops_of_a_product = 2.0 * side * side * side;
+
+__device__ void multiply(float (&d)[32], std::uint64_t a, std::uint64_t b) {
+  asm volatile(
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+      "%32, %33, 1, 1, 1, 0, 0;"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
+        "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
+        "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
+        "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
+        "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
+      : "l"(a), "l"(b)
+      : "memory");
+}
+
+/// The sums stay finite; that they are looked at keeps the products.
+__global__ __launch_bounds__(warpgroups * 128, 1) void multiply_kernel() {
+  extern __shared__ __align__(1024) unsigned char memory[];
+  // bf16 of both signs between 0.5 and 2.
+  for (int i = threadIdx.x; i < (warpgroups + 1) * tile_bytes / 2; i += blockDim.x) {
+    reinterpret_cast<std::uint16_t*>(memory)[i] =
+        static_cast<std::uint16_t>((mixed(static_cast<std::uint32_t>(i)) & 0x80ff) | 0x3f00);
+  }
+  asm volatile("fence.proxy.async;" ::: "memory");  // wgmma reads what threads have written
+  __syncthreads();
+  const auto base = static_cast<std::uint32_t>(__cvta_generic_to_shared(memory));
+  const std::uint64_t a = ptx::matrix_descriptor(base + (1 + threadIdx.x / 128) * tile_bytes);
+  const std::uint64_t b = ptx::matrix_descriptor(base);
+  float d[32] = {};
+  for (int i = 0; i < commits; ++i) {
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < products_of_a_commit * steps; ++step) {
+      constexpr int bytes_of_a_step = 32 >> 4;
+      multiply(d, a + step % steps * bytes_of_a_step, b + step % steps * bytes_of_a_step);
+    }
+    ptx::wgmma_commit();
+    ptx::wgmma_wait();
+  }
+  float sum = 0;
+  for (float x : d) sum += x;
+  if (sum != sum) __trap();
+}
+
 }  // namespace
+
+MatmulLoop::MatmulLoop() {
+  int device = 0;
+  check(cudaGetDevice(&device), "matmul", "cudaGetDevice");
+  check(cudaDeviceGetAttribute(&ctas_, cudaDevAttrMultiProcessorCount, device), "matmul",
+        "cudaDeviceGetAttribute");
+}
+
+double MatmulLoop::flops() const {
+  return flops_of_a_product * products_of_a_commit * commits * warpgroups * ctas_;
+}
+
+void MatmulLoop::launch(cudaStream_t stream) const {
+  multiply_kernel<<<ctas_, warpgroups * 128, (warpgroups + 1) * tile_bytes, stream>>>();
+  check(cudaGetLastError(), "matmul", "launch");
+}
 
 struct Gather::State {
   CUtensorMap map;

@@ -33,4 +33,18 @@ class Gather {
   State* state_;
 };
 
+/// Products without memory: every SM has four warpgroups that multiply 64 x 64 tiles of bf16 over
+/// and over (wgmma m64n64k16, f32 sums in registers). The operands are random and stay in shared
+/// memory, so this is the rate at which the tensor cores are issued to; a matrix product that
+/// fetches its operands, as cuBLAS does, reaches about three quarters of it.
+class MatmulLoop {
+ public:
+  MatmulLoop();
+  void launch(cudaStream_t stream) const;
+  double flops() const;
+
+ private:
+  int ctas_ = 0;
+};
+
 }  // namespace msa::bench

@@ -1,8 +1,12 @@
 # Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
-"""tools/check_targets: what it says and how it ends, on records made for it.
+"""tools/check_targets: what it says and how it ends, on targets and records made for it.
 
     check_targets_test.py BUILD    a build tree that decode_bench is built in
 """
+import contextlib
+import importlib.machinery
+import importlib.util
+import io
 import json
 import pathlib
 import subprocess
@@ -12,82 +16,233 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = sys.argv.pop(1)
-HASH = subprocess.run([ROOT / "tools/gpu_check", "hash", BUILD, "decode"], check=True, capture_output=True,
-                      text=True).stdout.strip()
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "bench"))
+from targets import expand, key_of  # noqa: E402
 
 
-def case(us, chain=None, **changes):
+LOADER = importlib.machinery.SourceFileLoader("check_targets", str(ROOT / "tools/check_targets"))
+check_targets = importlib.util.module_from_spec(importlib.util.spec_from_loader("check_targets", LOADER))
+LOADER.exec_module(check_targets)
+DEVICE = "NVIDIA H200"
+CELL = {"kv": "bf16", "shard": "64/4", "m": 1, "batch": 8, "us": 10.0}
+
+
+def case(us, chain=None, host=5.0, rule=11.0, **changes):
+    """A case that the rule allows `rule` microseconds."""
     return {"kv": "bf16", "shard": "64/4", "m": 1, "batch": 8, "layout": "LBHNC", "lse": False, "us": us,
-            "chain_us": us - 1 if chain is None else chain, "rule_us": 11.0, **changes}
+            "chain_us": us - 1 if chain is None else chain, "host_us": host,
+            "bytes": (rule - 3.8) / 1.03 * 4.55e6, "flops": 0, **changes}
 
 
-class CheckTargets(unittest.TestCase):
-    def run_tool(self, cases, cell=None, ratios=(), record=None, part="decode"):
+class ToolTest(unittest.TestCase):
+    """Runs the tool in this process, where a hash is the part's name: asking ninja takes seconds."""
+
+    def setUp(self):
+        real = check_targets.hash_of
+        self.addCleanup(lambda: setattr(check_targets, "hash_of", real))
+        check_targets.hash_of = lambda build, part: part
+
+    def run_tool(self, cases, cells=(CELL,), ratios=(), peers=(), peer_cases=(), record=None, peer_record=None,
+                 measured=(), part="decode"):
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
-            cells = [{"kv": "bf16", "shard": "64/4", "m": 1, "batch": 8, "us": 10.0, **(cell or {})}]
             (folder / "targets.json").write_text(json.dumps({"decode": {
-                "record": "r.json", "cells": cells, "ratios": list(ratios),
-                "rule": {"limit_field": "rule_us"}, "chain": {"less": 0.8}}}))
-            if record is not False:
-                (folder / "r.json").write_text(json.dumps({
-                    "passed": True, "sources_sha256": HASH, "results": {"cases": cases}, **(record or {})}))
-            done = subprocess.run([ROOT / "tools/check_targets", part, "--build", BUILD, "--targets",
-                                   folder / "targets.json", "--results", folder],
-                                  capture_output=True, text=True)
-            return done.returncode, done.stdout + done.stderr
+                "record": "r.json", "cells": list(cells), "ratios": list(ratios),
+                "rule": {"start_us": 3.8, "bytes_factor": 1.03, "tbps": {"bf16": 4.55, "e4m3": 4.42}, "tflops": 600},
+                "chain": {"less_us": 0.8}, "host": {"us": 8},
+                "peers": {"record": "p.json", "measured": list(measured), "cells": list(peers)}}}))
+            for name, of, results, changes in (("r", "decode", cases, record), ("p", "peers", peer_cases, peer_record)):
+                if changes is not False:
+                    (folder / f"{name}.json").write_text(json.dumps({
+                        "passed": True, "sources_sha256": of, "device": DEVICE, "results": {"cases": list(results)},
+                        **(changes or {})}))
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+                try:
+                    code = check_targets.main([part, "--targets", str(folder / "targets.json"), "--results", str(folder)])
+                except SystemExit as wrong_use:
+                    code = wrong_use.code
+            return code, printed.getvalue()
 
-    def test_met(self):
-        code, text = self.run_tool([case(10.0)])
+    def passes(self, *arguments, **options):
+        code, text = self.run_tool(*arguments, **options)
         self.assertEqual(code, 0, text)
-        self.assertIn("met         bf16 64/4 m 1 B 8: 10.00 of at most 10.00", text)
+        return text
+
+    def fails(self, words, *arguments, **options):
+        code, text = self.run_tool(*arguments, **options)
+        self.assertEqual(code, 1, text)
+        self.assertIn(words, text)
+        return text
+
+
+class CheckTargets(ToolTest):
+    def test_met(self):
+        self.assertIn("met         bf16 64/4 m 1 B 8: 10.00 of at most 10.00", self.passes([case(10.0)]))
 
     def test_a_miss_fails(self):
-        code, text = self.run_tool([case(10.1, 9.0)])
-        self.assertEqual(code, 1)
-        self.assertIn("missed      bf16 64/4 m 1 B 8: 10.10 of at most 10.00", text)
+        self.fails("missed      bf16 64/4 m 1 B 8: 10.10 of at most 10.00", [case(10.1, 9.0)])
 
     def test_a_chain_must_be_faster(self):
-        self.assertEqual(self.run_tool([case(10.0, 9.3)])[0], 1)
+        self.fails("missed      bf16 64/4 m 1 B 8, chain: 9.30 of at most 9.20", [case(10.0, 9.3)])
 
-    def test_a_missing_result_fails(self):
-        code, text = self.run_tool([case(9.0, batch=1)])
-        self.assertEqual(code, 1)
-        self.assertIn("no result   bf16 64/4 m 1 B 8", text)
+    def test_the_host_has_a_target(self):
+        self.fails("missed      bf16 64/4 m 1 B 8, host: 8.10 of at most 8.00", [case(10.0, host=8.1)])
+
+    def test_a_missing_result_or_figure_fails(self):
+        self.fails("no result   bf16 64/4 m 1 B 8", [case(9.0, batch=1)])
+        for field in ("chain_us", "host_us"):
+            self.fails("no result   bf16", [{name: value for name, value in case(9.0).items() if name != field}])
 
     def test_a_missing_record_fails(self):
-        self.assertEqual(self.run_tool([], record=False)[0], 1)
+        self.fails("no record   ", [], record=False)
+        self.fails("no record   ", [case(9.0)], peer_record=False)
 
     def test_a_stale_record_fails(self):
-        code, text = self.run_tool([case(9.0)], record={"sources_sha256": "0"})
-        self.assertEqual(code, 1)
-        self.assertIn("stale", text)
+        self.fails("stale       r.json", [case(9.0)], record={"sources_sha256": "0"})
+        self.fails("stale       p.json", [case(9.0)], peer_record={"sources_sha256": "0"})
 
     def test_a_failed_run_fails(self):
-        self.assertEqual(self.run_tool([case(9.0)], record={"passed": False})[0], 1)
+        self.fails("failed      r.json", [case(9.0)], record={"passed": False})
+
+    def test_where_figure_and_rule_differ_by_rounding_the_larger_holds(self):
+        self.passes([case(10.05, rule=10.06)])
+        self.fails("missed", [case(10.3, rule=10.4)])  # more than a digit of 10.0
+        self.passes([case(10.3, rule=10.4)], cells=[{**CELL, "us": 10}])
+        self.fails("missed", [case(11.2, rule=11.3)], cells=[{**CELL, "us": 10}])
+
+    def test_a_cell_without_a_figure_stands_under_the_rule(self):
+        cells = [{"kv": ["bf16", "e4m3"], "shard": "64/4", "m": [2, 3], "batch": 8}]
+        cases = [case(11.0, m=m, kv=kv, bytes=0, flops=7.2 * 600e6) for m in (2, 3) for kv in ("bf16", "e4m3")]
+        self.passes(cases, cells=cells)
+        self.fails("no result   e4m3 64/4 m 3 B 8", cases[:-1], cells=cells)
+        self.fails("of at most 11.00", [*cases[:-1], {**cases[-1], "us": 11.1}], cells=cells)
 
     def test_other_cases_follow_the_rule(self):
-        self.assertEqual(self.run_tool([case(9.0), case(11.0, batch=2)])[0], 0)
-        self.assertEqual(self.run_tool([case(9.0), case(11.1, batch=2)])[0], 1)
+        self.passes([case(9.0), case(11.0, batch=2)])
+        self.fails("missed      bf16 64/4 m 1 B 2", [case(9.0), case(11.1, 9.0, batch=2)])
+
+    def test_figures_by_batch(self):
+        cells = [{"kv": "bf16", "shard": "64/4", "m": 1, "us": {"8": 10.0, "16": 12.0}}]
+        cases = [case(10.0), case(12.0, batch=16)]
+        self.passes(cases, cells=cells)
+        self.fails("missed      bf16 64/4 m 1 B 16", [cases[0], {**cases[1], "us": 12.2}], cells=cells)
+
+    def test_a_cell_named_twice_is_wrong_use(self):
+        code, text = self.run_tool([case(9.0)], cells=[CELL, CELL])
+        self.assertEqual(code, 2)
+        self.assertIn("cell bf16 64/4 m 1 B 8 stands there twice", text)
 
     def test_ratios(self):
-        ratio = {"what": "LSE", "of": {"lse": True}, "to": {"lse": False}, "at_most": 1.02}
-        self.assertEqual(self.run_tool([case(9.0), case(9.1, lse=True)], ratios=[ratio])[0], 0)
-        self.assertEqual(self.run_tool([case(9.0), case(9.3, lse=True)], ratios=[ratio])[0], 1)
-        self.assertEqual(self.run_tool([case(9.0)], ratios=[ratio])[0], 1)
+        ratio = {"what": "LSE", "of": {"lse": True}, "at_most": 1.02,
+                 "at": {"kv": "bf16", "shard": "64/4", "m": 1, "batch": 8}}
+        self.passes([case(9.0), case(9.1, lse=True)], ratios=[ratio])
+        self.fails("missed      LSE, bf16", [case(9.0), case(9.3, lse=True)], ratios=[ratio])
+        self.fails("no result   LSE, bf16", [case(9.0)], ratios=[ratio])
+        wide = {**ratio, "what": "wide", "of": {"variant": "wide table"}}
+        self.fails("no result   wide, bf16", [case(9.0), case(9.0, lse=True)], ratios=[ratio, wide])
 
-    def test_a_limit_needs_its_figure_file_and_section(self):
-        limit = {"value": 10.2, "results_file": "bench/targets.json", "section": "The bound"}
-        code, text = self.run_tool([case(10.4, 9.0)], {"limit": limit})
-        self.assertEqual(code, 0, text)
-        self.assertIn("limit       bf16", text)
-        for wrong in ({"value": 10.0}, {"results_file": "no/such.json"}, {"section": "No such"}):
-            self.assertEqual(self.run_tool([case(10.4, 9.0)], {"limit": {**limit, **wrong}})[0], 1, wrong)
+    def test_ahead_of_a_published_time(self):
+        peer = {"peer": "other", "kv": "bf16", "shard": "64/4", "m": 1, "us": {"8": 9.5}}
+        self.passes([case(9.4)], peers=[peer])
+        self.fails("missed      ahead of other, bf16 64/4 m 1 B 8, published: 9.50 of less than 9.50", [case(9.5)], peers=[peer])
+        self.fails("no result   ahead of other, bf16 64/4 m 1 B 16", [case(9.4)], peers=[{**peer, "us": {"16": 20}}])
+
+    def test_ahead_of_a_time_of_the_same_card(self):
+        peer = {"peer": "other", "kv": "bf16", "shard": "64/4", "m": 1, "batch": 8}
+        theirs = {**case(9.2), "peer": "other"}
+        self.passes([case(9.1)], peers=[peer], peer_cases=[theirs], measured=["other"])
+        self.fails("missed      ahead of other, bf16 64/4 m 1 B 8, same card", [case(9.3)], peers=[peer],
+                   peer_cases=[theirs], measured=["other"])
+        self.fails("of the peer", [case(9.1)], peers=[peer], measured=["other"])
+        self.passes([case(9.1)], peers=[peer])  # one that need not be there
+        self.fails("other card  p.json", [case(9.1)], peers=[peer], peer_cases=[theirs], measured=["other"],
+                   peer_record={"device": "NVIDIA H100"})
 
     def test_an_unknown_part_is_wrong_use(self):
         code, text = self.run_tool([], part="nothing")
         self.assertEqual(code, 2)
         self.assertIn("unknown part 'nothing'; allowed: decode", text)
+
+
+class Limits(ToolTest):
+    """A miss that a measured limit excuses."""
+
+    def setUp(self):
+        super().setUp()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.probe_file = pathlib.Path(folder.name) / "probe.json"
+        self.probe = {"probe": "an empty kernel", "device": DEVICE, "cases": [{
+            "kv": "bf16", "shard": "64/4", "m": 1, "batch": 8, "limit_us": 10.2, "limit_chain_us": 9.5, "limit_host_us": 8.5}]}
+        self.limit = {"value": 10.2, "results_file": str(self.probe_file), "section": "The bound"}
+
+    def with_limit(self, changes=None, probe=None, result=None, name="limit"):
+        self.probe_file.write_text(json.dumps({**self.probe, **(probe or {})}))
+        return self.run_tool([result or case(10.4, 9.0)], cells=[{**CELL, name: {**self.limit, **(changes or {})}}])
+
+    def test_it_is_printed_as_a_limit(self):
+        code, text = self.with_limit()
+        self.assertEqual(code, 0, text)
+        self.assertIn("limit       bf16 64/4 m 1 B 8: 10.40 of at most 10.00", text)
+
+    def test_chain_and_host_have_limits_of_their_own(self):
+        for name, value, result in (("chain_limit", 9.5, case(10.0, 9.6)), ("host_limit", 8.5, case(10.0, host=8.4))):
+            code, text = self.with_limit({"value": value}, result=result, name=name)
+            self.assertEqual(code, 0, text)
+            self.assertEqual(self.with_limit({"value": value}, result=result)[0], 1)
+
+    def test_what_does_not_count_says_why(self):
+        own = {**self.probe, "part": "decode"}
+        other_cell = {"cases": [{**self.probe["cases"][0], "batch": 16}]}
+        for changes, probe, words in (
+                ({"value": 10.0}, None, "10.00 us is more than 3% away"),
+                ({"value": 10.8}, None, "10.80 us is more than 3% away"),
+                ({"value": 10.3}, None, "says 10.2, not 10.3"),
+                ({"section": "No such"}, None, "the essay has no section 'No such'"),
+                ({"results_file": "no/such.json"}, None, "no/such.json is not there"),
+                (None, own, "is no results file of a separate probe"),
+                (None, {"probe": ""}, "is no results file of a separate probe"),
+                (None, {"device": "NVIDIA H100"}, "is of another device: NVIDIA H100"),
+                (None, other_cell, "says None, not 10.2")):
+            code, text = self.with_limit(changes, probe)
+            self.assertEqual(code, 1, words)
+            self.assertIn("missed      bf16 64/4 m 1 B 8", text)
+            self.assertIn(words, text)
+
+
+class TheTool(unittest.TestCase):
+    def test_hashes_are_those_of_gpu_check(self):
+        for part in ("decode", "peers"):
+            done = subprocess.run([ROOT / "tools/gpu_check", "hash", BUILD, part], check=True, capture_output=True, text=True)
+            self.assertEqual(check_targets.hash_of(BUILD, part), done.stdout.strip())
+
+    def test_it_runs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([ROOT / "tools/check_targets", "decode", "--results", folder], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"no record   {folder}/h200-decode.json", done.stdout)
+
+
+class TheTargets(unittest.TestCase):
+    """bench/targets.json names cells that decode_bench measures, all of them."""
+
+    def test_cells_are_those_of_decode_bench(self):
+        bench = json.loads(subprocess.run(
+            [pathlib.Path(BUILD) / "bench/gpu/decode_bench", "--selection", ROOT / "data/real_selection.npy", "--inputs"],
+            check=True, capture_output=True, text=True).stdout)
+        targets = json.loads((ROOT / "bench/targets.json").read_text())["decode"]
+        named = {key for cell in targets["cells"] for key, _ in expand(cell)}
+        for ratio in targets["ratios"]:
+            for key, cell in expand(ratio["at"]):
+                self.assertIn(key, named)
+                named_too = key_of({"kv": key[0], "shard": key[1], "m": key[2], "batch": key[3]}, **ratio["of"])
+                named = named | {named_too}
+        self.assertEqual(named, {key_of(one) for one in bench["cases"]})
+        for cell in targets["peers"]["cells"]:
+            for key, _ in expand(cell):
+                self.assertIn(key, named)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,23 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+/// \file
+/// Reads what NumPy saved: as much of the format as data/ needs.
+
+namespace msa::bench {
+
+/// An array of bytes in C order.
+struct ByteArray {
+  std::vector<std::int64_t> shape;
+  std::vector<std::uint8_t> values;
+};
+
+/// Reads an .npy file, version 1, of unsigned bytes in C order.
+/// \throws Error (io) naming the file and everything in it that is not so.
+ByteArray read_npy(const std::string& path);
+
+}  // namespace msa::bench
