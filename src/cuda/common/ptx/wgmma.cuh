@@ -16,6 +16,8 @@ namespace msa::cuda::ptx {
 /// The type of A and B.
 enum class Operand { bf16, f16 };
 
+/// The upper half of a matrix descriptor: groups 1,024 bytes apart, swizzled by 128 bytes.
+inline constexpr std::uint32_t matrix_upper = 0x40000040;
 /// The lower half of a matrix descriptor in shared memory: rows of 128 bytes, 128-byte swizzle,
 /// 1,024-byte groups of 8 rows that lie one after the other (the upper half, always the same).
 /// Steps from there are added as step_of() their bytes: 32 for every k step inside the rows, or
@@ -25,6 +27,10 @@ __device__ inline std::uint32_t matrix_at(std::uint32_t address) {
   return unused_stride | (address & 0x3ffff) >> 4;
 }
 constexpr int step_of(int bytes) { return bytes >> 4; }
+/// The whole descriptor.
+__device__ inline std::uint64_t matrix_descriptor(std::uint32_t address) {
+  return std::uint64_t{matrix_upper} << 32 | matrix_at(address);
+}
 
 /// Registers written before this may be read by the products that follow.
 __device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -54,8 +60,7 @@ __device__ inline void take_registers() {
 #define MSA_D4 "{%0, %1, %2, %3}"
 #define MSA_D8 "{%0, %1, %2, %3, %4, %5, %6, %7}"
 #define MSA_D16 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}"
-/// Group stride of 1,024 bytes, 128-byte swizzle.
-#define MSA_MATRIX "0x40000040"
+#define MSA_MATRIX "0x40000040"  // matrix_upper
 #define MSA_WGMMA(n, type, list) \
   "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." #type "." #type " " list ", "
 /// A in shared memory; operands after D's: A and B, whether D counts, A's direction.
