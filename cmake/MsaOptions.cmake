@@ -44,8 +44,18 @@ if(MSA_SANITIZE)
 endif()
 
 # For the command and the tests, most of them calls of templates: under sanitizers they compile two to three times as
-# fast unoptimized, and little of a test's time passes there. A fuzzer wants its readers fast.
+# fast unoptimized, and little of a test's time passes there.
 set(MSA_GLUE_OPTIONS)
-if(MSA_SANITIZE AND NOT MSA_BUILD_FUZZ)
+if(MSA_SANITIZE)
   set(MSA_GLUE_OPTIONS -O0)
+endif()
+
+# What fuzzers run counts its branches. Only that does, so that one build serves them and the whole suite: the reference,
+# the grid and the vector code, where a sanitized suite spends its time, stay as they are.
+set(MSA_FUZZED_OPTIONS)
+if(MSA_BUILD_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "MSA_BUILD_FUZZ=ON asks for clang; the compiler is ${CMAKE_CXX_COMPILER_ID}")
+  endif()
+  set(MSA_FUZZED_OPTIONS -fsanitize=fuzzer-no-link)
 endif()

@@ -56,13 +56,14 @@ std::int64_t odd_number(Bytes& in) {
   return odd[static_cast<std::size_t>(in.below(odd.size()))];
 }
 
-/// Memory of one call. Every view that the calls get lies inside, or is null.
+/// Memory of one call, zeros at first. Every view that the calls get lies inside, or is null. One
+/// block serves all calls: to fetch new pages each time would take longer than the calls do.
 class Arena {
  public:
-  static constexpr std::int64_t bytes = std::int64_t{4} << 20;
+  static constexpr std::int64_t bytes = std::int64_t{2} << 20;
 
-  Arena() : memory_(bytes / 8) {}
-  char* base() { return reinterpret_cast<char*>(memory_.data()); }
+  Arena() { std::memset(memory_, 0, bytes); }
+  char* base() { return memory_; }
 
   /// The next free place; views are dense at first.
   template <class View = Tensor>
@@ -86,9 +87,10 @@ class Arena {
   }
 
  private:
-  std::vector<std::uint64_t> memory_;
+  alignas(64) static char memory_[bytes];
   std::int64_t used_ = 0;
 };
+alignas(64) char Arena::memory_[bytes];
 
 /// A call before and after it was broken: its views and numbers, by reference.
 struct Handles {
