@@ -13,13 +13,12 @@ const std::vector<DType> activation_types = {DType::bf16, DType::f16};
 
 void check_heads(Checker& check, std::int64_t q_heads, std::int64_t kv_heads) {
   if (q_heads <= 0 || kv_heads <= 0) return;  // reported with the shapes
-  const bool divides =
-      check.require(q_heads % kv_heads == 0, "q",
-                    cat("has ", q_heads, " heads; allowed: a multiple of the cache's ", kv_heads));
+  const bool divides = check.require(q_heads % kv_heads == 0, "q", "has ", q_heads,
+                                     " heads; allowed: a multiple of the cache's ", kv_heads);
   if (divides) {
-    check.require(q_heads / kv_heads <= max_group, "q",
-                  cat("has ", q_heads, " heads, ", q_heads / kv_heads, " for each of the cache's ",
-                      kv_heads, "; allowed: 1 to ", max_group));
+    check.require(q_heads / kv_heads <= max_group, "q", "has ", q_heads, " heads, ",
+                  q_heads / kv_heads, " for each of the cache's ", kv_heads, "; allowed: 1 to ",
+                  max_group);
   }
 }
 
@@ -31,9 +30,9 @@ void check_selection(Checker& check, const AttendArgs& a, std::int64_t kv_heads)
                                       .touched = a.batch.num_actual_tokens > 0});
   if (!shape_ok) return;
   const std::int64_t lists = a.selection.shape[1];
-  check.require(lists == 1 || kv_heads == 0 || lists == kv_heads, "selection",
-                cat("has ", lists, " lists a row; allowed: 1 or the cache's ", kv_heads, " heads (",
-                    describe(a.selection), ")"));
+  check.require(lists == 1 || kv_heads == 0 || lists == kv_heads, "selection", "has ", lists,
+                " lists a row; allowed: 1 or the cache's ", kv_heads, " heads (",
+                describe(a.selection), ")");
   check.range("selection.topk", a.selection.shape[2], 1, max_topk);
 }
 
@@ -70,8 +69,8 @@ void validate(Checker& check, const AttendArgs& a) {
                   .output = true,
                   .touched = touched});
   }
-  check.require(std::isfinite(a.softmax_scale), "softmax_scale",
-                cat("is ", a.softmax_scale, "; allowed: a finite number"));
+  check.require(std::isfinite(a.softmax_scale), "softmax_scale", "is ", a.softmax_scale,
+                "; allowed: a finite number");
   check.scale("k_scale", a.k_scale);
   check.scale("v_scale", a.v_scale);
   if (check.range("kv_shard.world", a.kv_shard.world, 1, 1 << 30)) {

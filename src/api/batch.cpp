@@ -36,11 +36,11 @@ void check_batch(Checker& check, const BatchMetadata& b) {
   check.range("max_seq_len", b.max_seq_len, 0, max_int32);
   if (!counts_ok || !m_ok) return;
 
-  check.require(b.num_decode_tokens() <= b.num_actual_tokens, "num_actual_tokens",
-                cat("is ", b.num_actual_tokens,
-                    "; allowed: at least num_decodes · "
-                    "decode_query_len = ",
-                    b.num_decode_tokens()));
+  check.require(b.num_decode_tokens() <= b.num_actual_tokens, "num_actual_tokens", "is ",
+                b.num_actual_tokens,
+                "; allowed: at least num_decodes · "
+                "decode_query_len = ",
+                b.num_decode_tokens());
   const std::int64_t requests = b.num_requests();
   if (requests == 0) return;
   check.tensor(
@@ -53,8 +53,8 @@ void check_batch(Checker& check, const BatchMetadata& b) {
                     .dense_last = true});
   if (table_ok && b.block_table.shape[0] > 1) {
     check.require(b.block_table.stride[0] >= b.block_table.shape[1], "block_table",
-                  cat("has row stride ", b.block_table.stride[0], "; allowed: at least its width ",
-                      b.block_table.shape[1]));
+                  "has row stride ", b.block_table.stride[0], "; allowed: at least its width ",
+                  b.block_table.shape[1]);
   }
   if (b.num_prefills > 0) {
     check.tensor("cu_seqlens_q", b.cu_seqlens_q,
@@ -104,8 +104,8 @@ void check_batch_memory(Checker& check, const BatchMetadata& b, std::int64_t pag
     }
   }
   if (b.num_prefills == 0) return;
-  check.require(at(b.cu_seqlens_q, 0) == 0, "cu_seqlens_q",
-                cat("starts at ", at(b.cu_seqlens_q, 0), "; allowed: 0"));
+  check.require(at(b.cu_seqlens_q, 0) == 0, "cu_seqlens_q", "starts at ", at(b.cu_seqlens_q, 0),
+                "; allowed: 0");
   for (std::int64_t p = 0; p < b.num_prefills; ++p) {
     const std::int64_t begin = at(b.cu_seqlens_q, p), end = at(b.cu_seqlens_q, p + 1);
     const std::int64_t length = end - begin;
@@ -121,9 +121,9 @@ void check_batch_memory(Checker& check, const BatchMetadata& b, std::int64_t pag
     }
   }
   const std::int64_t covered = b.num_decode_tokens() + at(b.cu_seqlens_q, b.num_prefills);
-  check.require(covered <= b.num_actual_tokens, "cu_seqlens_q",
-                cat("ends at ", at(b.cu_seqlens_q, b.num_prefills),
-                    "; allowed: at most T − nd = ", b.num_actual_tokens - b.num_decode_tokens()));
+  check.require(covered <= b.num_actual_tokens, "cu_seqlens_q", "ends at ",
+                at(b.cu_seqlens_q, b.num_prefills),
+                "; allowed: at most T − nd = ", b.num_actual_tokens - b.num_decode_tokens());
 }
 
 }  // namespace msa

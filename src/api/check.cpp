@@ -150,12 +150,13 @@ bool overlap(const ConstTensor& a, const ConstTensor& b) {
   return offset < inner_b || offset + inner_a > row;
 }
 
-std::string describe(const ConstTensor& tensor) {
+std::ostream& operator<<(std::ostream& text, const Description& description) {
+  const ConstTensor& tensor = description.tensor;
   if (!rank_exists(tensor)) {
-    return cat("rank ", tensor.rank, ", of at most ", ConstTensor::max_rank);
+    return text << "rank " << tensor.rank << ", of at most " << ConstTensor::max_rank;
   }
-  return "shape " + list(tensor.shape.data(), tensor.rank) + ", strides " +
-         list(tensor.stride.data(), tensor.rank);
+  return text << "shape " << list(tensor.shape.data(), tensor.rank) << ", strides "
+              << list(tensor.stride.data(), tensor.rank);
 }
 
 void Checker::show_as(std::string_view argument, std::string_view shown) {
@@ -180,17 +181,13 @@ void Checker::fail(std::string_view argument, std::string_view what) {
   failures_.push_back(cat(op_, ": argument '", shown(argument), "' ", what));
 }
 
-bool Checker::require(bool ok, std::string_view argument, std::string_view what) {
-  if (!ok) fail(argument, what);
-  return ok;
-}
-
 bool Checker::range(std::string_view argument, std::int64_t value, std::int64_t low,
                     std::int64_t high, std::string_view why) {
+  if (value >= low && value <= high) return true;
   const std::string upper =
       high == std::numeric_limits<std::int64_t>::max() ? "" : cat(" and at most ", high);
-  return require(value >= low && value <= high, argument,
-                 cat("is ", value, "; allowed: at least ", low, upper, why));
+  fail(argument, cat("is ", value, "; allowed: at least ", low, upper, why));
+  return false;
 }
 
 bool Checker::tensor(std::string_view argument, const ConstTensor& t, const TensorRule& rule) {
@@ -312,10 +309,9 @@ void Checker::placement(std::vector<Region> inputs, const std::vector<Region>& o
 
 void Checker::scale(std::string_view argument, const Scale& scale) {
   if (!scale.tensor.given()) {
-    require(std::isfinite(scale.value) && scale.value > 0, argument,
-            cat("is ", scale.value,
-                "; allowed: one finite positive factor for the whole tensor (scales per head or "
-                "slot are not supported)"));
+    require(std::isfinite(scale.value) && scale.value > 0, argument, "is ", scale.value,
+            "; allowed: one finite positive factor for the whole tensor (scales per head or "
+            "slot are not supported)");
     return;
   }
   if (!rank_exists(scale.tensor)) {
@@ -351,9 +347,9 @@ std::int64_t check_kv_cache(Checker& check, const ConstKVCache& cache, bool outp
         .output = output};
   };
   const auto block_size = [&](const char* argument, const ConstTensor& t) {
-    check.require(t.shape[2] == page_size, argument,
-                  cat("has pages of ", t.shape[2], " tokens; allowed: ", page_size,
-                      ", the size of a selectable block (", describe(t), ")"));
+    check.require(t.shape[2] == page_size, argument, "has pages of ", t.shape[2],
+                  " tokens; allowed: ", page_size, ", the size of a selectable block (",
+                  describe(t), ")");
   };
   if (cache.packed.given()) {
     check.require(!cache.k.given() && !cache.v.given(), "kv_cache",
@@ -373,9 +369,9 @@ std::int64_t check_kv_cache(Checker& check, const ConstKVCache& cache, bool outp
   if (v_ok) block_size("v_cache", cache.v);
   if (k_ok && v_ok) {
     check.require(cache.k.shape == cache.v.shape && cache.k.dtype == cache.v.dtype, "v_cache",
-                  cat("is ", name(cache.v.dtype), " of ", describe(cache.v),
-                      "; expected k_cache's type and shape, ", name(cache.k.dtype), " of ",
-                      describe(cache.k)));
+                  "is ", name(cache.v.dtype), " of ", describe(cache.v),
+                  "; expected k_cache's type and shape, ", name(cache.k.dtype), " of ",
+                  describe(cache.k));
   }
   return k_ok ? cache.k.shape[1] : 0;
 }

@@ -25,9 +25,13 @@ std::string cat(const Parts&... parts) {
   return text.str();
 }
 
-/// "shape [512, 4, 128, 256], strides [131072, 32768, 256, 1]"; of a rank that no view has, the
-/// rank alone.
-std::string describe(const ConstTensor& tensor);
+/// In a message: "shape [512, 4, 128, 256], strides [131072, 32768, 256, 1]"; of a rank that no
+/// view has, the rank alone. The text is made when the message is.
+struct Description {
+  const ConstTensor& tensor;
+};
+std::ostream& operator<<(std::ostream& text, const Description& description);
+inline Description describe(const ConstTensor& tensor) { return {tensor}; }
 
 /// What one dimension of an argument must be.
 struct Extent {
@@ -81,8 +85,13 @@ class Checker {
 
   /// Adds "<op>: argument '<argument>' <what>".
   void fail(std::string_view argument, std::string_view what);
-  /// fail() unless `ok`.
-  bool require(bool ok, std::string_view argument, std::string_view what);
+  /// fail() unless `ok`, with the text of `what`. It is made of its parts on failure alone: the
+  /// texts of a right call took 8 µs of it.
+  template <class... Parts>
+  bool require(bool ok, std::string_view argument, const Parts&... what) {
+    if (!ok) fail(argument, cat(what...));
+    return ok;
+  }
 
   /// Checks presence, type, rank, extents, strides, alignment and address range. Returns whether
   /// the rank is right, so that the caller may go on to look at its shape.

@@ -29,11 +29,10 @@ TensorRule cache_rule(const ConstTensor& t, bool output) {
 void check_content(Checker& check, const char* argument, const ConstTensor& t) {
   const std::int64_t content = t.shape[t.rank - 1];
   const bool ok = content == head_dim || (t.rank == 4 && content == 2 * head_dim);
-  check.require(ok, argument,
-                cat("has ", content,
-                    " elements a row; allowed: 128, or 256 for a packed main "
-                    "cache (",
-                    describe(t), ")"));
+  check.require(ok, argument, "has ", content,
+                " elements a row; allowed: 128, or 256 for a packed main "
+                "cache (",
+                describe(t), ")");
 }
 
 /// Between a CUDA device and the host, the host side is pinned and the pairs are on the device.
@@ -51,8 +50,8 @@ void check_devices(Checker& check, const CopyPagesArgs& a) {
     check.same_device({gpu, other});
   } else if (check.known_device(other)) {
     check.require(other.tensor.device.type == DeviceType::cuda_host, other.name,
-                  cat("is in pageable host memory; allowed with '", gpu.name,
-                      "' on a CUDA device: pinned host memory (cuda_host) or that device"));
+                  "is in pageable host memory; allowed with '", gpu.name,
+                  "' on a CUDA device: pinned host memory (cuda_host) or that device");
   }
 }
 
@@ -67,10 +66,9 @@ void validate(Checker& check, const CopyPagesArgs& a) {
     bool same_pages = a.src.rank == a.dst.rank && a.src.dtype == a.dst.dtype;
     for (int i = 1; same_pages && i < a.src.rank; ++i)
       same_pages = a.src.shape[i] == a.dst.shape[i];
-    check.require(
-        same_pages, "dst",
-        cat("is ", name(a.dst.dtype), " of ", describe(a.dst),
-            "; expected src's type and page shape, ", name(a.src.dtype), " of ", describe(a.src)));
+    check.require(same_pages, "dst", "is ", name(a.dst.dtype), " of ", describe(a.dst),
+                  "; expected src's type and page shape, ", name(a.src.dtype), " of ",
+                  describe(a.src));
   }
   check_devices(check, a);
   check.disjoint({"dst", a.dst}, {{"pairs", a.pairs}});

@@ -30,10 +30,10 @@ void check_selection(Checker& check, const Tensor& selection, std::int64_t token
        .touched = tokens > 0});
   if (!shape_ok) return;
   const std::int64_t wanted = rule.reduce_heads ? 1 : index_heads;
-  check.require(index_heads == 0 || selection.shape[1] == wanted, "selection",
-                cat("has ", selection.shape[1], " lists a row; allowed: ", wanted,
-                    rule.reduce_heads ? " with reduce_heads" : ", one an index head", " (",
-                    describe(selection), ")"));
+  check.require(index_heads == 0 || selection.shape[1] == wanted, "selection", "has ",
+                selection.shape[1], " lists a row; allowed: ", wanted,
+                rule.reduce_heads ? " with reduce_heads" : ", one an index head", " (",
+                describe(selection), ")");
   check.range("selection.topk", selection.shape[2], 1, max_topk);
 }
 
@@ -56,9 +56,9 @@ std::int64_t check_inputs(Checker& check, const Args& a) {
        .extents = {Extent::any("pages"), Extent::any("128"), Extent::exactly("128", head_dim)},
        .dense_last = true});
   if (cache_ok) {
-    check.require(a.index_cache.shape[1] == page_size, "index_cache",
-                  cat("has pages of ", a.index_cache.shape[1], " tokens; allowed: ", page_size,
-                      ", the size of a selectable block (", describe(a.index_cache), ")"));
+    check.require(a.index_cache.shape[1] == page_size, "index_cache", "has pages of ",
+                  a.index_cache.shape[1], " tokens; allowed: ", page_size,
+                  ", the size of a selectable block (", describe(a.index_cache), ")");
   }
   return q_ok ? a.index_q.shape[1] : 0;
 }

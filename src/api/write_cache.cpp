@@ -34,9 +34,8 @@ void check_index_cache(Checker& check, const Tensor& cache) {
        .dense_last = true,
        .output = true});
   if (ok) {
-    check.require(cache.shape[1] == page_size, "index_cache",
-                  cat("has pages of ", cache.shape[1], " tokens; allowed: ", page_size, " (",
-                      describe(cache), ")"));
+    check.require(cache.shape[1] == page_size, "index_cache", "has pages of ", cache.shape[1],
+                  " tokens; allowed: ", page_size, " (", describe(cache), ")");
   }
 }
 
@@ -58,8 +57,8 @@ void check_weights(Checker& check, const WriteCacheArgs& a, bool with_index) {
     weight("index_q_norm", a.index_q_norm);
     weight("index_k_norm", a.index_k_norm);
   }
-  check.require(std::isfinite(a.norm_eps) && a.norm_eps >= 0, "norm_eps",
-                cat("is ", a.norm_eps, "; allowed: a finite number, at least 0"));
+  check.require(std::isfinite(a.norm_eps) && a.norm_eps >= 0, "norm_eps", "is ", a.norm_eps,
+                "; allowed: a finite number, at least 0");
   check.tensor("cos_sin", a.cos_sin,
                {.dtypes = weight_types,
                 .extents = {Extent::any("max_pos"), Extent::exactly("64", 64)},
@@ -155,8 +154,8 @@ void validate(Checker& check, const InsertCacheArgs& a) {
     };
     rows("k", a.k);
     rows("v", a.v);
-    check.require(a.k.dtype == a.v.dtype, "v",
-                  cat("has dtype ", name(a.v.dtype), "; expected k's, ", name(a.k.dtype)));
+    check.require(a.k.dtype == a.v.dtype, "v", "has dtype ", name(a.v.dtype), "; expected k's, ",
+                  name(a.k.dtype));
     check_per_token(check, "slot_mapping", a.slot_mapping, a.num_tokens);
   }
   if (index) {

@@ -19,16 +19,16 @@ ConstTensor typed_cache(Checker& check, ConstTensor cache, const SparseImpl::Con
   if (!cache.given()) return cache;
   const DType wanted = config.kv_cache_dtype;
   const bool bytes = cache.dtype == DType::u8 && is_fp8(wanted);
-  if (!check.require(bytes || cache.dtype == wanted, "kv_cache",
-                     cat("has dtype ", name(cache.dtype), "; allowed: ", name(wanted),
-                         is_fp8(wanted) ? " or u8" : "", " (", describe(cache), ")"))) {
+  if (!check.require(bytes || cache.dtype == wanted, "kv_cache", "has dtype ", name(cache.dtype),
+                     "; allowed: ", name(wanted), is_fp8(wanted) ? " or u8" : "", " (",
+                     describe(cache), ")")) {
     cache.dtype = size_of(cache.dtype) > 1 ? DType::bf16 : DType::e4m3;  // no wider than it is
   } else if (bytes) {
     cache.dtype = wanted;
   }
-  if (!check.require(cache.rank != 4 || cache.shape[1] == config.num_kv_heads, "kv_cache",
-                     cat("has ", cache.shape[1], " heads; allowed: num_kv_heads = ",
-                         config.num_kv_heads, " (", describe(cache), ")"))) {
+  if (!check.require(cache.rank != 4 || cache.shape[1] == config.num_kv_heads, "kv_cache", "has ",
+                     cache.shape[1], " heads; allowed: num_kv_heads = ", config.num_kv_heads, " (",
+                     describe(cache), ")")) {
     cache.shape[1] = config.num_kv_heads;
     cache.stride[1] = 0;
   }
@@ -75,15 +75,14 @@ SparseImpl::SparseImpl(const Config& config) : config_(config) {
   if (q_ok && kv_ok) {
     check.require(config.num_heads % config.num_kv_heads == 0 &&
                       config.num_heads / config.num_kv_heads <= max_group,
-                  "num_heads",
-                  cat("is ", config.num_heads, "; allowed: 1 to ", max_group,
-                      " times num_kv_heads, ", config.num_kv_heads));
+                  "num_heads", "is ", config.num_heads, "; allowed: 1 to ", max_group,
+                  " times num_kv_heads, ", config.num_kv_heads);
   }
-  check.require(std::isfinite(config.scale), "scale",
-                cat("is ", config.scale, "; allowed: a finite number"));
+  check.require(std::isfinite(config.scale), "scale", "is ", config.scale,
+                "; allowed: a finite number");
   check.require(SparseBackend::supports_kv_cache_dtype(msa::name(config.kv_cache_dtype)),
-                "kv_cache_dtype",
-                cat("is ", msa::name(config.kv_cache_dtype), "; allowed: bf16, f16, e4m3, e5m2"));
+                "kv_cache_dtype", "is ", msa::name(config.kv_cache_dtype),
+                "; allowed: bf16, f16, e4m3, e5m2");
   check.raise();
 }
 

@@ -45,9 +45,8 @@ std::vector<int> SparseBackend::supported_block_sizes() { return {page_size}; }
 
 void SparseBackend::check_block_size(std::int64_t block_size) {
   Checker check("SparseBackend");
-  check.require(block_size == page_size, "block_size",
-                cat("is ", block_size, " tokens a page; allowed: ", page_size,
-                    ", the size of a selectable block"));
+  check.require(block_size == page_size, "block_size", "is ", block_size,
+                " tokens a page; allowed: ", page_size, ", the size of a selectable block");
   check.raise();
 }
 

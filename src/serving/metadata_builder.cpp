@@ -66,14 +66,13 @@ void check_query_start_loc(Checker& check, std::span<const std::int32_t> starts,
                      "is empty; expected [R + 1] numbers, the first of them 0")) {
     return;
   }
-  check.require(starts[0] == 0, "query_start_loc", cat("starts at ", starts[0], "; allowed: 0"));
+  check.require(starts[0] == 0, "query_start_loc", "starts at ", starts[0], "; allowed: 0");
   for (std::size_t r = 0; r + 1 < starts.size(); ++r) {
-    check.require(starts[r] <= starts[r + 1], "query_start_loc",
-                  cat("falls from ", starts[r], " to ", starts[r + 1], " at request ", r,
-                      "; allowed: no decrease"));
+    check.require(starts[r] <= starts[r + 1], "query_start_loc", "falls from ", starts[r], " to ",
+                  starts[r + 1], " at request ", r, "; allowed: no decrease");
   }
-  check.require(starts.back() <= tokens, "num_actual_tokens",
-                cat("is ", tokens, "; allowed: at least query_start_loc[R] = ", starts.back()));
+  check.require(starts.back() <= tokens, "num_actual_tokens", "is ", tokens,
+                "; allowed: at least query_start_loc[R] = ", starts.back());
 }
 
 void check_step(Checker& check, const StepInputs& step) {
@@ -84,19 +83,19 @@ void check_step(Checker& check, const StepInputs& step) {
                                                   (step.query_start_loc.empty() ? 0 : 1));
 
   const auto host = step.seq_lens_host;
-  check.require(static_cast<std::int64_t>(host.size()) == requests, "seq_lens_host",
-                cat("has ", host.size(), " numbers; expected one for each of the ", requests,
-                    " requests of query_start_loc"));
+  check.require(static_cast<std::int64_t>(host.size()) == requests, "seq_lens_host", "has ",
+                host.size(), " numbers; expected one for each of the ", requests,
+                " requests of query_start_loc");
   for (std::size_t r = 0; r < host.size(); ++r) {
-    check.require(host[r] >= 0, "seq_lens_host",
-                  cat("holds ", host[r], " for request ", r, "; allowed: 0 or more"));
+    check.require(host[r] >= 0, "seq_lens_host", "holds ", host[r], " for request ", r,
+                  "; allowed: 0 or more");
   }
   const std::int64_t longest = host.empty() ? 0 : *std::max_element(host.begin(), host.end());
-  check.require(step.max_seq_len == 0 || step.max_seq_len >= longest, "max_seq_len",
-                cat("is ", step.max_seq_len,
-                    "; allowed: 0 or at least the longest of "
-                    "seq_lens_host, ",
-                    longest));
+  check.require(step.max_seq_len == 0 || step.max_seq_len >= longest, "max_seq_len", "is ",
+                step.max_seq_len,
+                "; allowed: 0 or at least the longest of "
+                "seq_lens_host, ",
+                longest);
   if (requests > 0) {
     check.tensor(
         "seq_lens", step.seq_lens,
@@ -143,12 +142,11 @@ SparseMetadata MetadataBuilder::build(const StepInputs& step) const {
 
   const Lengths lengths = query_lengths(step.query_start_loc);
   const Split split = split_requests(lengths, decode_threshold_, step.num_actual_tokens);
-  check.require(
-      split.m <= max_decode_query_len, "query_start_loc",
-      cat("gives each decode request ", split.m, " tokens; allowed: 1 to ", max_decode_query_len,
-          ": pass the rows as prefill, with a decode threshold of "
-          "at most ",
-          max_decode_query_len, " instead of ", decode_threshold_));
+  check.require(split.m <= max_decode_query_len, "query_start_loc", "gives each decode request ",
+                split.m, " tokens; allowed: 1 to ", max_decode_query_len,
+                ": pass the rows as prefill, with a decode threshold of "
+                "at most ",
+                max_decode_query_len, " instead of ", decode_threshold_);
   check.raise();
 
   SparseMetadata md;

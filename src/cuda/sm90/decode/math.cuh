@@ -48,7 +48,9 @@ class Math {
       const int end = segment_begin(segment + 1, length_, n);
       for (int i = segment_begin(segment, length_, n); i < end; ++i) page(item, i);
       if constexpr (grouped) {
-        if (!fresh_) join_group();
+        if (!fresh_)
+          join(
+              group_, [&](int i) { return segment_stats(i); }, o_);
       }
       if (!ends_partial(segment, cta_.share, n)) continue;
       if (p_.cluster == 1) {
@@ -479,20 +481,6 @@ class Math {
   __device__ bool has_group() const {
     if constexpr (grouped) return !group_.empty;
     return !fresh_;
-  }
-
-  /// The segment joins the group. The first is copied: folded onto none, it would come out the
-  /// same.
-  __device__ void join_group() {
-    const auto stats = [&](int i) { return segment_stats(i); };
-    if (!group_.empty) return join(group_, stats, o_);
-    group_.empty = false;
-#pragma unroll
-    for (int i = 0; i < columns; ++i) group_.stats[i] = segment_stats(i);
-#pragma unroll
-    for (int i = 0; i < 2 * accumulators; ++i) {
-      group_.o[i / accumulators][i % accumulators] = o_[i / accumulators][i % accumulators];
-    }
   }
 
   /// The group joins the total.
