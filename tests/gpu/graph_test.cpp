@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda/common/device.h"
 #include "verify/attend_problem.h"
 #include "verify/cuda_target.h"
 
@@ -18,32 +19,41 @@
 namespace msa::verify {
 namespace {
 
-/// One for each CUDA backend.
+/// One for each CUDA backend; on a device that has the sm90 backend's capability, that one as well.
 std::vector<Target> eager_targets() {
   std::vector<Target> all, eager;
   add_cuda_targets(all);
   for (Target& t : all) {
     if (t.name == "cuda-" + t.backend) eager.push_back(std::move(t));
   }
+  if (!eager.empty() && cuda::capability(0) == 90) {
+    EXPECT_TRUE(std::any_of(eager.begin(), eager.end(), [](const Target& t) {
+      return t.backend == "sm90";
+    })) << "the sm90 backend is off on a device that it is for";
+  }
   return eager;
 }
-
-constexpr std::int64_t captured = 64;  // requests
 
 /// Of request r, whose content is r + 1.
 std::int64_t keys_of(std::uint64_t content) {
   return 130 + (static_cast<std::int64_t>(content) - 1) * 37;
 }
 
-/// 64 requests: of one KV head, several CTAs share a request; of four, a CTA has several.
-AttendSpec decode_spec(DType kv, std::int64_t m, std::int64_t kv_heads) {
+/// The fewer requests and KV heads, the more CTAs share a request: from 16 to one that has several.
+struct Shape {
+  std::int64_t requests, m, kv_heads;
+};
+
+/// Few requests are long ones, so that all CTAs have pages.
+AttendSpec decode_spec(DType kv, const Shape& shape) {
+  const std::int64_t m = shape.m, kv_heads = shape.kv_heads;
   AttendSpec s;
   s.hq = 16 * kv_heads;
   s.hkv = kv_heads;
   s.kv = kv;
   s.batch.m = m;
-  for (std::int64_t r = 0; r < captured; ++r) {
-    const auto content = static_cast<std::uint64_t>(r + 1);
+  for (std::int64_t r = 0; r < shape.requests; ++r) {
+    const auto content = static_cast<std::uint64_t>(r + (shape.requests < 64 ? 60 : 1));
     s.batch.decodes.push_back({m, keys_of(content), content});
   }
   s.device_scales = true;
@@ -53,13 +63,16 @@ AttendSpec decode_spec(DType kv, std::int64_t m, std::int64_t kv_heads) {
   return s;
 }
 
-/// Leaves `real` requests; the others become padding rows with a table that names no page.
-void leave(AttendProblem& problem, const AttendSpec& spec, std::int64_t real) {
+/// Leaves `real` requests of at most `most` keys; the others become padding rows with a table that
+/// names no page.
+void leave(AttendProblem& problem, const AttendSpec& spec, std::int64_t real, std::int64_t most) {
+  const auto requests = static_cast<std::int64_t>(spec.batch.decodes.size());
   const std::int64_t columns = problem.table().view().shape[1];
-  for (std::int64_t r = 0; r < captured; ++r) {
+  for (std::int64_t r = 0; r < requests; ++r) {
     const bool padding = r >= real;
     const std::int64_t keys = spec.batch.decodes[static_cast<std::size_t>(r)].keys;
-    i32(problem.seq_lens(), r) = padding ? 0 : static_cast<std::int32_t>(keys - real % 3);
+    i32(problem.seq_lens(), r) =
+        padding ? 0 : static_cast<std::int32_t>(std::min(keys - real % 3, most));
     for (std::int64_t c = 0; padding && c < columns; ++c) {
       i32(problem.table(), r, c) = std::numeric_limits<std::int32_t>::max();
     }
@@ -88,31 +101,35 @@ void change_contents(AttendSpec& spec, std::int64_t round) {
 
 class Replay : public testing::TestWithParam<DType> {};
 
-TEST_P(Replay, of_64_requests_serves_fewer_with_all_contents_changed_in_place) {
+TEST_P(Replay, serves_fewer_and_shorter_requests_with_all_contents_changed_in_place) {
   const std::vector<Target> targets = eager_targets();
   if (targets.empty()) GTEST_SKIP() << "no CUDA device";
-  struct Shape {
-    std::int64_t m, kv_heads;
-  };
   for (const Target& eager : targets) {
-    for (const Shape shape : {Shape{1, 1}, Shape{4, 1}, Shape{1, 4}}) {
+    for (const Shape& shape : {Shape{64, 1, 1}, Shape{64, 4, 1}, Shape{64, 1, 4}, Shape{8, 1, 4},
+                               Shape{8, 2, 1}, Shape{1, 1, 4}, Shape{1, 8, 1}}) {
       eager.activate();
-      AttendSpec spec = decode_spec(GetParam(), shape.m, shape.kv_heads);
+      AttendSpec spec = decode_spec(GetParam(), shape);
       std::int64_t round = 0;
       change_contents(spec, round);
       const Target graph = replaying(eager);
       AttendProblem called(eager, spec, Poison::nan), replayed(graph, spec, Poison::nan);
       Judge judge;
-      for (std::int64_t real :
-           {captured, std::int64_t{63}, std::int64_t{5}, std::int64_t{1}, captured}) {
+      struct Left {
+        std::int64_t requests, keys;
+      };
+      const std::int64_t all = shape.requests, any = 1 << 30;
+      for (const Left& left : {Left{all, any}, Left{all - 1, any}, Left{all, 100}, Left{5, any},
+                               Left{1, 1900}, Left{all, 0}, Left{all, any}}) {
+        const std::int64_t real = std::min(left.requests, all);
         change_contents(spec, ++round);
         const AttendProblem contents(eager, spec, Poison::nan);
         for (AttendProblem* problem : {&called, &replayed}) {
           problem->take_contents(contents);
-          leave(*problem, spec, real);
+          leave(*problem, spec, real, left.keys);
         }
         const AttendOutput want = called.run(judge), got = replayed.run(judge);
-        const std::string what = eager.name + ", " + std::to_string(real) + " of 64 requests";
+        const std::string what =
+            eager.name + ", " + std::to_string(real) + " of " + std::to_string(all) + " requests";
         judge.same_bits(got.out.data(), want.out.data(), 2, {called.tokens(), spec.hq, head_dim},
                         what + ", out");
         judge.same_bits(got.lse.data(), want.lse.data(), 4, {called.tokens(), spec.hq},
@@ -130,7 +147,7 @@ TEST_P(Replay, of_nothing_is_needed_when_a_cache_is_allocated_anew) {
   if (targets.empty()) GTEST_SKIP() << "no CUDA device";
   for (const Target& eager : targets) {
     eager.activate();
-    AttendSpec spec = decode_spec(GetParam(), 1, 4);
+    AttendSpec spec = decode_spec(GetParam(), {64, 1, 4});
     std::optional<AttendOutput> first;
     for (KVLayout layout : all_kv_layouts) {
       spec.layout = layout;

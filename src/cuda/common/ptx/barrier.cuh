@@ -30,6 +30,13 @@ __device__ inline void wait(std::uint64_t& barrier, std::uint32_t parity) {
   }
 }
 
+/// The same, for bytes that other CTAs of the cluster sent.
+__device__ inline void wait_sent(std::uint64_t& barrier, std::uint32_t parity) {
+  while (!::cuda::ptx::mbarrier_try_wait_parity(::cuda::ptx::sem_acquire,
+                                                ::cuda::ptx::scope_cluster, &barrier, parity)) {
+  }
+}
+
 /// What this thread wrote to shared memory becomes visible to the copy engine and the tensor cores.
 __device__ inline void fence_async_proxy() {
   ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);

@@ -18,10 +18,9 @@ enum class Operand { bf16, f16 };
 
 /// The upper half of a matrix descriptor: groups 1,024 bytes apart, swizzled by 128 bytes.
 inline constexpr std::uint32_t matrix_upper = 0x40000040;
-/// The lower half of a matrix descriptor in shared memory: rows of 128 bytes, 128-byte swizzle,
-/// 1,024-byte groups of 8 rows that lie one after the other (the upper half, always the same).
-/// Steps from there are added as step_of() their bytes: 32 for every k step inside the rows, or
-/// 2,048 where the rows run along k.
+/// The lower half, for a matrix in shared memory of rows of 128 bytes in groups of 8. To step
+/// inside the matrix add step_of() of the bytes: 32 for every k step inside the rows, or 2,048
+/// where the rows run along k.
 __device__ inline std::uint32_t matrix_at(std::uint32_t address) {
   constexpr std::uint32_t unused_stride = 1 << 16;
   return unused_stride | (address & 0x3ffff) >> 4;

@@ -3,6 +3,7 @@
 
 #include <vector_types.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -117,6 +118,9 @@ constexpr std::size_t rest_bytes(int capacity, int ctas) {
 /// K and V of a page, which are fetched together (see Fetch).
 MSA_HOST_DEVICE constexpr int page_slots(int element_bytes) { return 2 * element_bytes; }
 
+/// How many clusters of a size run at once, by size.
+using Clusters = std::array<int, segments(8) + 1>;
+
 /// Slots of the ring in what the rest leaves.
 template <int n>
 constexpr int ring_slots(int capacity, int ctas) {
@@ -126,6 +130,15 @@ constexpr int ring_slots(int capacity, int ctas) {
   if (rest > shared_bytes) return 0;
   const auto slots = static_cast<int>((shared_bytes - rest) / slot_bytes);
   return slots < max_slots ? slots : max_slots;
+}
+
+/// `resident` clusters of each size, without the sizes that leave the ring no room for a page.
+template <int n>
+constexpr Clusters clusters_with_ring(Clusters resident, int capacity, int slots_of_page) {
+  for (int size = 2; size <= segments(n); size *= 2) {
+    if (ring_slots<n>(capacity, size) < slots_of_page) resident[static_cast<std::size_t>(size)] = 0;
+  }
+  return resident;
 }
 
 template <int n>

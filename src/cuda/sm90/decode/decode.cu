@@ -12,6 +12,15 @@
 namespace msa::cuda::sm90::decode {
 namespace {
 
+/// Whether the rows of [T, Hq, 128] of 16 bits start at multiples of 16 bytes. The stride of a
+/// dimension of one index does not matter.
+bool aligned_rows(const ConstTensor& t) {
+  const auto aligned = [&](int dimension) {
+    return t.shape[dimension] == 1 || t.stride[dimension] % 8 == 0;
+  };
+  return reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0 && aligned(0) && aligned(1);
+}
+
 Params make_params(const AttendArgs& a) {
   const ConstTensor& cache = a.kv_cache.shape_view();
   Params p{};
@@ -22,8 +31,7 @@ Params make_params(const AttendArgs& a) {
   p.q_token = a.q.stride[0];
   p.q_head = a.q.stride[1];
   p.q_is_f16 = a.q.dtype == DType::f16;
-  p.q_aligned =
-      reinterpret_cast<std::uintptr_t>(p.q) % 16 == 0 && p.q_token % 8 == 0 && p.q_head % 8 == 0;
+  p.q_aligned = aligned_rows(a.q);
 
   p.selection = a.selection.ptr<std::int32_t>();
   p.selection_token = a.selection.stride[0];
@@ -38,8 +46,7 @@ Params make_params(const AttendArgs& a) {
   p.out_token = a.out.stride[0];
   p.out_head = a.out.stride[1];
   p.out_is_f16 = a.out.dtype == DType::f16;
-  p.out_aligned = reinterpret_cast<std::uintptr_t>(p.out) % 16 == 0 && p.out_token % 8 == 0 &&
-                  p.out_head % 8 == 0;
+  p.out_aligned = aligned_rows(a.out);
   p.lse = a.lse.given() ? a.lse.ptr<float>() : nullptr;
   p.lse_token = a.lse.stride[0];
   p.lse_head = a.lse.stride[1];

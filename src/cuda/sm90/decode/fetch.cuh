@@ -94,6 +94,7 @@ class Fetch {
       ptx::arrive_expecting(cta_.shared.received,
                             columns * __popc(sent) * PartialColumn::sent_bytes);
     }
+    __syncwarp();
   }
 
   const Params& p_;

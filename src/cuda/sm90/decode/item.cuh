@@ -114,7 +114,8 @@ __device__ inline int take_sorted(const Item& item, int count, const ListView& l
 }
 
 /// Sorts through one bit for each block, in time that hardly depends on the number of ids: a
-/// block's place is the number of bits before its own. Longer requests take several rounds.
+/// block's place is the number of bits before its own. Requests of more blocks than bits take
+/// several rounds, each from the smallest id that has no place yet.
 __device__ inline int sort_by_bits(const Params& p, int blocks, int count, const ListView& list,
                                    const ListScratch& scratch) {
   static_assert(bitmap_words == warp_size, "a lane looks after one word");
@@ -123,6 +124,14 @@ __device__ inline int sort_by_bits(const Params& p, int blocks, int count, const
   for (int i = lane; i < count; i += warp_size) list.rows[i] = 0;
   int length = 0;
   for (int first = 0; first < blocks; first += round_blocks) {
+    if (blocks > round_blocks) {
+      int smallest = no_block;
+      for (int i = lane; i < count; i += warp_size) {
+        if (scratch.id[i] >= first) smallest = min(smallest, scratch.id[i]);
+      }
+      first = __reduce_min_sync(0xffffffffu, smallest);
+      if (first == no_block) break;
+    }
     const auto bit_of = [&](int i) {
       const std::int32_t id = scratch.id[i];
       return id >= first && id - first < round_blocks ? id - first : -1;
@@ -169,7 +178,7 @@ __device__ inline int build_list(const Params& p, const Item& item, std::int32_t
   }
   const int length = take_sorted(item, count, list, scratch);
   if (length >= 0) return length;
-  const int blocks = (seq_len - 1) / page_size + 1;  // no overflow; any of 0 keys: no valid id
+  const int blocks = (seq_len - 1) / page_size + 1;  // at least 1, as 0 keys leave no valid id
   return sort_by_bits(p, blocks, count, list, scratch);
 }
 

@@ -11,7 +11,8 @@
 
 namespace msa::cuda::sm90::decode {
 
-/// A cluster's items: every step-th from the first.
+/// The items of a CTA: every step-th from the first. In a cluster it has one: the meeting of the
+/// CTAs, the count of what they receive and the place where it lies are for one.
 __device__ inline int first_item(const Params& p) {
   return static_cast<int>(blockIdx.x) >> p.cluster_log2;
 }
@@ -37,18 +38,19 @@ __device__ inline void work_ahead(const Params& p, unsigned char* memory) {
   const Cta<n> cta(p, memory);
   const int warp = static_cast<int>(threadIdx.x) / warp_size - math_warps;
   // The chain of a small batch begins with the lists: other warps prepare what that one needs.
-  if (warp == 1) {
+  constexpr int list_warp = 0, first_query_warp = 1, last_query_warp = query_warps;
+  if (warp == first_query_warp) {
     cta.init_barriers();
     ptx::arrive_threads(barriers::ring, 2 * warp_size);
   }
-  if (warp == query_warps) prefetch(p, first_item(p));
+  if (warp == last_query_warp) prefetch(p, first_item(p));
   if (p.cluster > 1) ptx::arrive_cluster();
   cudaGridDependencySynchronize();
   cudaTriggerProgrammaticLaunchCompletion();
-  if (warp == 0) {
+  if (warp == list_warp) {
     run_ahead(p, Fetch<Cache, n>(p, cta));
   } else {
-    run_ahead(p, Queries<Cache, n>(p, cta, warp - 1));
+    run_ahead(p, Queries<Cache, n>(p, cta, warp - first_query_warp));
   }
   if (p.cluster > 1) ptx::wait_cluster();
 }

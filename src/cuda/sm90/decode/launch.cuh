@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <mutex>
 
@@ -15,11 +14,11 @@
 
 namespace msa::cuda::sm90::decode {
 
-/// What a kernel may use of a device: all clusters of a launch must run at once, and how many of a
-/// size do depends on how its SMs are grouped.
+/// What a kernel may use of a device. How many clusters of a size run at once depends on how its
+/// SMs are grouped.
 struct Residency {
   int ctas = 0;
-  std::array<int, segments(8) + 1> clusters = {};  // by size
+  Clusters clusters = {};
 };
 
 template <class Cache, int n>
@@ -35,7 +34,6 @@ Residency find_residency(int device) {
   Residency found;
   found.ctas = ctas_per_sm * sms;
   for (int size = 2; size <= segments(n); size *= 2) {
-    if (!splits(size, n)) continue;
     cudaLaunchAttribute attribute;
     attribute.id = cudaLaunchAttributeClusterDimension;
     attribute.val.clusterDim = {static_cast<unsigned>(size), 1, 1};
@@ -65,12 +63,8 @@ const Residency& residency(int device) {
 template <class Cache, int n>
 void launch_columns(Params& p, int device, Stream stream) {
   const Residency& resident = residency<Cache, n>(device);
-  auto clusters = resident.clusters;
-  for (int size = 2; size <= segments(n); size *= 2) {
-    if (splits(size, n) && ring_slots<n>(p.capacity, size) < page_slots(Cache::widens ? 1 : 2)) {
-      clusters[size] = 0;
-    }
-  }
+  const Clusters clusters =
+      clusters_with_ring<n>(resident.clusters, p.capacity, page_slots(Cache::widens ? 1 : 2));
   p.cluster = cluster_size(p.items, clusters.data(), n);
   p.cluster_log2 = std::countr_zero(static_cast<unsigned>(p.cluster));
   p.received_columns = received_columns(p.cluster, n);

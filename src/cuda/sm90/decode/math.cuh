@@ -35,7 +35,8 @@ class Math {
   /// them. `parity` is the item's, of those of this CTA.
   __device__ void sum(const Item& item, int parity) {
     parity_ = parity;
-    // Every CTA counts what it receives from now on; it is long here when the list is ready.
+    // From now on every CTA counts what it receives. Here the wait is over before the list is
+    // ready.
     if (p_.cluster > 1) ptx::wait_cluster();
     ptx::sync_threads(barriers::ready + parity, threads);
     length_ = s_.list_length[parity];
@@ -279,14 +280,16 @@ class Math {
 
   __device__ void await(const ptx::RingPlace& place) const {
     ptx::wait(s_.slot_full[place.slot], place.parity);
+    __syncwarp();
   }
   /// This warp is done with the next `count` slots.
   __device__ void release(int count) {
+    __syncwarp();
     for (int i = 0; i < count; ++i) {
-      __syncwarp();
       if (lane_ == 0) ptx::arrive(s_.slot_free[ring_.slot]);
       ring_.advance(p_.slots, 1);
     }
+    __syncwarp();
   }
 
   __device__ int column(int pair) const { return 8 * pair + 2 * (lane_ % 4); }
@@ -315,11 +318,11 @@ class Math {
     for (int i = 0; i < columns; ++i) {
       const int at = 4 * (i / 2) + i % 2, own = column(i / 2) + i % 2;
       const float factor = s_.factor[parity_][own];
-      const float shift = rows >> s_.row[own] & 1 ? 0.0f : -INFINITY;
+      const bool chosen = (rows >> s_.row[own] & 1) != 0;
 #pragma unroll
       for (int tile = 0; tile < 2; ++tile) {
-        s[tile][at] = fmaf(s[tile][at], factor, shift);
-        s[tile][at + 2] = fmaf(s[tile][at + 2], factor, shift);
+        s[tile][at] = chosen ? __fmul_rn(s[tile][at], factor) : -INFINITY;
+        s[tile][at + 2] = chosen ? __fmul_rn(s[tile][at + 2], factor) : -INFINITY;
       }
     }
   }
@@ -383,8 +386,8 @@ class Math {
     }
   }
 
-  /// The warp's maximum of each column. The 8 lanes of a column halve what they look after in every
-  /// exchange: as many shuffles as columns, less one, instead of three times as many.
+  /// The warp's maximum of each column. The 8 lanes of a column halve the columns that they look
+  /// after in every exchange: 7 shuffles for 8 columns, 4 for 4, 3 for 2 instead of three for each.
   __device__ void store_maxima(float (&x)[columns]) const {
     int own = 0, lanes = warp_size / 2;
 #pragma unroll

@@ -77,11 +77,6 @@ MSA_HOST_DEVICE constexpr bool any_page(int begin, int end, int pages, int n) {
   return segment_begin(begin, pages, n) < segment_begin(end, pages, n);
 }
 
-/// Whether a cluster of `ctas` can share an item.
-MSA_HOST_DEVICE constexpr bool splits(int ctas, int n) {
-  return ctas == 1 || ctas == 2 || (ctas >= groups && segments(n) % ctas == 0);
-}
-
 /// Segments of a group that its first partial result holds, where a CTA has `share` segments. Where
 /// CTAs share a group, only its first can fold, as the fold starts at the left: the others hand
 /// over every segment.
@@ -121,11 +116,11 @@ MSA_HOST_DEVICE constexpr int columns_of_cta_log2(int cluster_log2, int n) {
 static_assert(columns_of_cta(16, 16) == 1 && columns_of_cta(16, 8) == 1,
               "where a segment is a CTA's, a CTA writes one column");
 
-/// CTAs of the cluster that shares each of `items` items: as many as run at once, where
-/// `clusters[size]` of a size do. A choice of time alone.
+/// CTAs of the cluster that shares each of `items` items, a power of two up to the segments: as
+/// many as run at once, where `clusters[size]` of a size do. A choice of time alone.
 constexpr int cluster_size(int items, const int* clusters, int n) {
   for (int ctas = segments(n); ctas > 1; ctas /= 2) {
-    if (splits(ctas, n) && items <= clusters[ctas]) return ctas;
+    if (items <= clusters[ctas]) return ctas;
   }
   return 1;
 }

@@ -83,23 +83,22 @@ class Queries {
       widen(p_, bits_[i], x);
       int exponent = 0;
       if constexpr (Cache::product == ptx::Operand::f16) {
-        exponent = f16_exponent(largest_of(x));
+        exponent = f16_exponent(row_maximum(x));
       } else if (extreme(scale)) {
-        exponent = scale_exponent(scale, largest_of(x));
+        exponent = scale_exponent(scale, row_maximum(x));
       }
       scale_row(exponent, x);
       if (column >= n) continue;
       if (lane_ == 0) {
-        cta_.shared.factor[parity][column] =
-            static_cast<float>(scale * __hiloint2double((1023 - exponent) << 20, 0));
+        cta_.shared.factor[parity][column] = factor_of(scale, exponent);
       }
       const uint4 bits = {pack<Cache::product>(x[0], x[1]), pack<Cache::product>(x[2], x[3]),
                           pack<Cache::product>(x[4], x[5]), pack<Cache::product>(x[6], x[7])};
       if constexpr (Cache::widens) {
-        store_pair(queries, column, 0, bits.x);
-        store_pair(queries, column, 2, bits.y);
-        store_pair(queries, column, 4, bits.z);
-        store_pair(queries, column, 6, bits.w);
+        store_two(queries, column, 0, bits.x);
+        store_two(queries, column, 2, bits.y);
+        store_two(queries, column, 4, bits.z);
+        store_two(queries, column, 6, bits.w);
       } else {
         *reinterpret_cast<uint4*>(queries + operand_offset<n>(column, 8 * lane_)) = bits;
       }
@@ -107,7 +106,7 @@ class Queries {
   }
 
   /// The largest finite magnitude of a row.
-  __device__ static float largest_of(const float (&x)[8]) {
+  __device__ static float row_maximum(const float (&x)[8]) {
     float largest = 0;
     for (float element : x) {
       if (fabsf(element) <= FLT_MAX) largest = fmaxf(largest, fabsf(element));
@@ -123,10 +122,19 @@ class Queries {
     return static_cast<int>(__float_as_uint(normal) >> 23) - 127 - (tiny ? 100 : 0);
   }
 
-  /// The power of two that takes a row to just below f16's largest number: no element overflows,
-  /// and only those below 2^-31 of the largest round.
+  /// The power of two that takes a row's largest number to 2^14 or more, below 2^15: no element
+  /// overflows f16, and only those below 2^-31 of the largest round.
   __device__ static int f16_exponent(float largest) {
     return largest == 0 ? 0 : 14 - floor_log2(largest);
+  }
+
+  /// What is left of the scale for the row's logits, f32's largest number where it is more: a row of
+  /// zeros must not meet an infinite factor. Others' logits overflow then, or come out too small:
+  /// f16 products of queries above 2^86 with tiny keys, at a scale above 2^41.
+  __device__ static float factor_of(double scale, int exponent) {
+    const double left = scale * __hiloint2double((1023 - exponent) << 20, 0);
+    const bool too_large = fabs(left) > FLT_MAX && fabs(scale) <= DBL_MAX;
+    return too_large ? copysignf(FLT_MAX, static_cast<float>(left)) : static_cast<float>(left);
   }
 
   /// A logit scale that f32 does not hold, or hardly.
@@ -169,8 +177,8 @@ class Queries {
   }
 
   /// Elements 8 · lane + `first` and the next.
-  __device__ void store_pair(unsigned char* queries, int column, int first,
-                             std::uint32_t bits) const {
+  __device__ void store_two(unsigned char* queries, int column, int first,
+                            std::uint32_t bits) const {
     const int offset = operand_offset<n>(column, position(8 * lane_ + first));
     *reinterpret_cast<std::uint32_t*>(queries + offset) = bits;
   }

@@ -173,7 +173,8 @@ __device__ inline void write_columns_by_group(const Params& p, const Cta<n>& cta
                                               unsigned sent) {
   const int group = static_cast<int>(threadIdx.x) / warp_size;
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
-  // Q and P are no longer needed.
+  // Q and P are no longer needed: among the results that have arrived are this CTA's own, which its
+  // warps sent when their products were done.
   auto* cells = reinterpret_cast<float4*>(cta.shared.queries);  // [groups][32]
   auto* cell_stats = reinterpret_cast<Stats*>(cells + groups * warp_size);
   static_assert(
@@ -216,7 +217,7 @@ __device__ inline void write_share(const Params& p, const Cta<n>& cta, const Ite
                                    int length) {
   if (own_columns(p, cta, item) == 0) return;
   const unsigned sent = sent_partials(cta, length);
-  ptx::wait(cta.shared.received, 0);  // all of them have arrived
+  ptx::wait_sent(cta.shared.received, 0);
   if constexpr (segments_per_group(n) == 4) {
     if (cta.share == 1) {
       return write_columns_by_group<Cache, partials_of_group(1, n)>(p, cta, item, sent);
