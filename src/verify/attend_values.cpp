@@ -126,6 +126,20 @@ void add_extremes(std::vector<Case>& cases) {
     s.softmax_scale *= 0x1p80f;
     s.k_scale = 0x1p-80f;
   });
+  each_type("queries of zeros, softmax_scale and k_scale 2^80", true, [](AttendSpec& s) {
+    s.edit_q = [](std::uint64_t, std::int64_t, std::int64_t, const Elements& q) {
+      q.fill(0, head_dim, 0);
+    };
+    s.softmax_scale *= 0x1p80f;
+    s.k_scale = 0x1p80f;
+  });
+  each_type("keys of zeros, q * 2^100, softmax_scale 2^42", false, [](AttendSpec& s) {
+    s.q_gain = 0x1p100;
+    s.softmax_scale *= 0x1p42f;
+    s.edit_tile = [](std::uint64_t, std::int64_t, std::int64_t, const Elements& tile) {
+      for (std::int64_t j = 0; j < page_size; ++j) tile.fill(j * 2 * head_dim, head_dim, 0);
+    };
+  });
   each_type("softmax_scale 0", true, [](AttendSpec& s) { s.softmax_scale = 0; });
   each_type("negative softmax_scale", true, [](AttendSpec& s) { s.softmax_scale *= -1; });
   each_type("values near the type's largest", false, [](AttendSpec& s) {
