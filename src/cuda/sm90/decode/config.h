@@ -115,8 +115,8 @@ constexpr std::size_t rest_bytes(int capacity, int ctas) {
   return sizeof(Shared<n>) + second_bytes<n>(ctas) + list_bytes(capacity);
 }
 
-/// K and V of a page, which are fetched together (see Fetch).
-MSA_HOST_DEVICE constexpr int page_slots(int element_bytes) { return 2 * element_bytes; }
+/// Slots that the ring must have: K of a page and the first box of V, see Fetch::fetch.
+MSA_HOST_DEVICE constexpr int least_slots(int element_bytes) { return element_bytes + 1; }
 
 /// How many clusters of a size run at once, by size.
 using Clusters = std::array<int, segments(8) + 1>;
@@ -124,7 +124,7 @@ using Clusters = std::array<int, segments(8) + 1>;
 /// Slots of the ring in what the rest leaves.
 template <int n>
 constexpr int ring_slots(int capacity, int ctas) {
-  static_assert((shared_bytes - rest_bytes<n>(max_ids, 1)) / slot_bytes >= page_slots(2),
+  static_assert((shared_bytes - rest_bytes<n>(max_ids, 1)) / slot_bytes >= least_slots(2),
                 "a CTA by itself has a ring for the longest lists");
   const std::size_t rest = rest_bytes<n>(capacity, ctas);
   if (rest > shared_bytes) return 0;
@@ -132,11 +132,11 @@ constexpr int ring_slots(int capacity, int ctas) {
   return slots < max_slots ? slots : max_slots;
 }
 
-/// `resident` clusters of each size, without the sizes that leave the ring no room for a page.
+/// `resident` clusters of each size, without the sizes that leave the ring less than `least` slots.
 template <int n>
-constexpr Clusters clusters_with_ring(Clusters resident, int capacity, int slots_of_page) {
+constexpr Clusters clusters_with_ring(Clusters resident, int capacity, int least) {
   for (int size = 2; size <= segments(n); size *= 2) {
-    if (ring_slots<n>(capacity, size) < slots_of_page) resident[static_cast<std::size_t>(size)] = 0;
+    if (ring_slots<n>(capacity, size) < least) resident[static_cast<std::size_t>(size)] = 0;
   }
   return resident;
 }

@@ -60,16 +60,18 @@ class Fetch {
  private:
   static constexpr int boxes = Cache::widens ? 1 : 2;  // of K, and of V
 
-  /// K and V of one page. They are asked for together, as they lie side by side: one after the
-  /// other, as slots became free, the memory was 5 % slower with 8-bit caches.
+  /// K and V of one page. Where the ring holds a page, both are asked for together, as they lie
+  /// side by side: one after the other, as slots became free, the memory was 5 % slower with 8-bit
+  /// caches. In a smaller one V's boxes wait for no box of the same page but K's, which are under
+  /// way.
   __device__ void fetch(int head, std::int32_t page) {
-    ptx::RingPlace last = ring_;
-    last.advance(p_.slots, 2 * boxes - 1);
-    ptx::wait(cta_.shared.slot_free[last.slot], last.parity ^ 1);  // and so are those before
-    if (ptx::elect()) {
-      ptx::RingPlace place = ring_;
+    const bool together = p_.slots >= 2 * boxes;
+    if (together) await_free(2 * boxes);
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
+    for (int half = 0; half < 2; ++half) {
+      if (!together) await_free(boxes);
+      if (ptx::elect()) {
+        ptx::RingPlace place = ring_;
 #pragma unroll
         for (int box = 0; box < boxes; ++box) {
           std::uint64_t& full = cta_.shared.slot_full[place.slot];
@@ -81,9 +83,17 @@ class Fetch {
           place.advance(p_.slots, 1);
         }
       }
+      __syncwarp();
+      ring_.advance(p_.slots, boxes);
     }
+  }
+
+  /// The next `count` slots are free: they become so in turn.
+  __device__ void await_free(int count) const {
+    ptx::RingPlace last = ring_;
+    last.advance(p_.slots, count - 1);
+    ptx::wait(cta_.shared.slot_free[last.slot], last.parity ^ 1);
     __syncwarp();
-    ring_.advance(p_.slots, 2 * boxes);
   }
 
   /// This CTA's barrier learns how many bytes it will receive. Some may have arrived before.

@@ -64,7 +64,7 @@ template <class Cache, int n>
 void launch_columns(Params& p, int device, Stream stream) {
   const Residency& resident = residency<Cache, n>(device);
   const Clusters clusters =
-      clusters_with_ring<n>(resident.clusters, p.capacity, page_slots(Cache::widens ? 1 : 2));
+      clusters_with_ring<n>(resident.clusters, p.capacity, least_slots(Cache::widens ? 1 : 2));
   p.cluster = cluster_size(p.items, clusters.data(), n);
   p.cluster_log2 = std::countr_zero(static_cast<unsigned>(p.cluster));
   p.received_columns = received_columns(p.cluster, n);

@@ -128,9 +128,9 @@ class Queries {
     return largest == 0 ? 0 : 14 - floor_log2(largest);
   }
 
-  /// What is left of the scale for the row's logits, f32's largest number where it is more: a row of
-  /// zeros must not meet an infinite factor. Others' logits overflow then, or come out too small:
-  /// f16 products of queries above 2^86 with tiny keys, at a scale above 2^41.
+  /// What is left of the scale for the row's logits, f32's largest number where it is more: a row
+  /// of zeros must not meet an infinite factor. Others' logits overflow then, or come out too
+  /// small: f16 products of queries above 2^86 with tiny keys, at a scale above 2^41.
   __device__ static float factor_of(double scale, int exponent) {
     const double left = scale * __hiloint2double((1023 - exponent) << 20, 0);
     const bool too_large = fabs(left) > FLT_MAX && fabs(scale) <= DBL_MAX;
