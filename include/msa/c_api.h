@@ -7,8 +7,8 @@
 #include "msa/export.h"
 
 /// \file
-/// The C ABI: every operator of the C++ API and the serving layer's metadata builder and page
-/// allocator, for C, ctypes, cffi and the like.
+/// The C ABI: every operator and the serving layer of the C++ API, for C, ctypes, cffi and the
+/// like.
 ///
 /// Rules that hold for the whole file:
 /// - Functions that can fail return a `msa_status`; `msa_last_error()` then holds the full text,
@@ -325,6 +325,30 @@ MSA_API msa_status msa_attend_workspace_size(const msa_attend_args* args, size_t
 MSA_API msa_status msa_layer_step_workspace_size(const msa_layer_step_args* args, size_t* bytes);
 /// @}
 
+/// \name Layouts
+/// Which physical order of the cache all its users can work with (msa/layer.h).
+/// @{
+
+/// Number of named layouts: a list without repetitions is no longer.
+#define MSA_NUM_KV_LAYOUTS 6
+/// `count` of a user that takes any layout.
+#define MSA_ANY_KV_LAYOUT (-1)
+
+/// Layouts that one user of a cache supports.
+typedef struct msa_kv_layout_list {
+  const msa_kv_layout* layouts; /**< [count], best first; not read where `count` <= 0 */
+  int64_t count;                /**< 0 = none, MSA_ANY_KV_LAYOUT = any */
+} msa_kv_layout_list;
+
+/// Writes the layouts that all `num_users` users support, in the order of the first user that has a
+/// list, to `layouts`, as many as fit its `capacity`, and their number to `*count`, which may be
+/// larger (msa::negotiate_layouts). Nothing in common is no error: `*count` is 0 then.
+/// MSA_NUM_KV_LAYOUTS elements hold every result, 1 holds the best; `layouts` may be null where
+/// `capacity` is 0.
+MSA_API msa_status msa_negotiate_layouts(const msa_kv_layout_list* users, int64_t num_users,
+                                         msa_kv_layout* layouts, int64_t capacity, int64_t* count);
+/// @}
+
 /// \name Metadata builder
 /// Splits steps into their decode and their prefill part: msa::MetadataBuilder (msa/layer.h).
 /// @{
@@ -464,6 +488,43 @@ MSA_API msa_status msa_page_sequence_cached_tokens(const msa_page_sequence* sequ
                                                    int64_t* tokens);
 /// Gives all pages of a sequence back; published groups stay cached.
 MSA_API void msa_page_sequence_destroy(msa_page_sequence* sequence);
+/// @}
+
+/// \name What serves the calls
+/// The strings and arrays of the two structs belong to the library and stay valid until the calling
+/// thread's next call of the function that wrote them.
+/// @{
+
+/// One backend: msa::BackendInfo (msa/device.h).
+typedef struct msa_backend_info {
+  size_t struct_size;         /**< set by the init function */
+  const char* name;           /**< "cpu", ... */
+  const char* const* reasons; /**< [num_reasons], why it is off on this machine */
+  int64_t num_reasons;        /**< 0 = on */
+} msa_backend_info;
+
+/// CPU instruction sets and threads: msa::CpuInfo (msa/device.h).
+typedef struct msa_cpu_info {
+  size_t struct_size;           /**< set by the init function */
+  const char* isa;              /**< the set in use, "avx2" ... */
+  const char* const* available; /**< [num_available], what this machine can execute, lowest first */
+  int64_t num_available;        /**< 1 or more */
+  int64_t threads;              /**< workers of the pool, the caller included */
+} msa_cpu_info;
+
+/// An empty msa_backend_info.
+MSA_API void msa_backend_info_init(msa_backend_info* info, size_t struct_size);
+/// An empty msa_cpu_info.
+MSA_API void msa_cpu_info_init(msa_cpu_info* info, size_t struct_size);
+/// Writes to `*count` how many backends this build holds (msa::backends).
+MSA_API msa_status msa_backend_count(int64_t* count);
+/// Writes backend `index`, 0 to count - 1 in the order in which calls try them, to `*info`, whose
+/// struct_size is set (msa::backends).
+MSA_API msa_status msa_get_backend_info(int64_t index, msa_backend_info* info);
+/// Writes to `*info`, whose struct_size is set, what the CPU backend runs on (msa::cpu_info).
+/// Starts no thread. Fails as every CPU call does where MSA_CPU_ISA or MSA_THREADS is wrong;
+/// `*info` is untouched then.
+MSA_API msa_status msa_get_cpu_info(msa_cpu_info* info);
 /// @}
 
 /// Text of this thread's last call that returned a msa_status: all failed conditions, one a line;
