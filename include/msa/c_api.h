@@ -388,11 +388,138 @@ MSA_API msa_status msa_metadata_builder_build(const msa_metadata_builder* builde
 /// are the step's own, without dropped requests; cu_seqlens_q and context_lens lie in host memory
 /// and live as long as `metadata`: for tensors on a device put device copies in their place.
 MSA_API msa_status msa_sparse_metadata_batch(const msa_sparse_metadata* metadata, msa_batch* batch);
+/// Replaces what the forward calls take from `metadata`: for tensors on a device, the batch with
+/// device copies of cu_seqlens_q and context_lens. Its arrays stay the caller's and must live until
+/// the last call that is given `metadata`, which reads and checks them.
+MSA_API msa_status msa_sparse_metadata_set_batch(msa_sparse_metadata* metadata,
+                                                 const msa_batch* batch);
 /// Writes to `*slot_mapping` the step's own.
 MSA_API msa_status msa_sparse_metadata_slot_mapping(const msa_sparse_metadata* metadata,
                                                     msa_tensor* slot_mapping);
 /// Gives a split step back.
 MSA_API void msa_sparse_metadata_destroy(msa_sparse_metadata* metadata);
+/// @}
+
+/// \name Forward calls
+/// What an engine calls for each layer of a step: msa::Indexer fills the selection buffer that
+/// msa::SparseImpl reads (msa/layer.h). Their handles hold a layer's configuration and nothing of a
+/// call, so that several threads may use one at the same time.
+/// @{
+
+/// One sparse layer as forward sees it: msa::LayerContext.
+typedef struct msa_layer_context {
+  size_t struct_size;      /**< set by the init function */
+  const char* name;        /**< key of the metadata, zero-terminated; default "" */
+  msa_tensor topk_indices; /**< [round_up(max_tokens, 4), Hs, topk] i32, shared by the layers */
+  msa_scale k_scale;       /**< used where the cache is fp8; default 1 */
+  msa_scale v_scale;       /**< used where the cache is fp8; default 1 */
+} msa_layer_context;
+
+/// The split step of one layer: an entry of msa::ForwardContext's map.
+typedef struct msa_layer_metadata {
+  const char* layer;                   /**< the layer's name, zero-terminated */
+  const msa_sparse_metadata* metadata; /**< may be that of other layers too */
+} msa_layer_metadata;
+
+/// What the engine knows during one forward pass: msa::ForwardContext.
+typedef struct msa_forward_context {
+  size_t struct_size;                 /**< set by the init function */
+  const msa_layer_metadata* metadata; /**< [num_metadata], null = profiling run; of two entries of
+                                           one name the first counts */
+  int64_t num_metadata;               /**< layers of the step */
+  size_t workspace_cap;               /**< of each operator, bytes; default 256 MiB */
+  msa_workspace workspace;            /**< >= workspace_size bytes */
+  void* stream;                       /**< cudaStream_t for CUDA tensors, else ignored */
+} msa_forward_context;
+
+/// Defaults of msa_layer_context.
+MSA_API void msa_layer_context_init(msa_layer_context* layer, size_t struct_size);
+/// Defaults of msa_forward_context: a profiling run.
+MSA_API void msa_forward_context_init(msa_forward_context* context, size_t struct_size);
+
+/// The indexer of one layer: msa::Indexer.
+typedef struct msa_indexer msa_indexer;
+
+/// What is fixed for an indexer: msa::Indexer::Config.
+typedef struct msa_indexer_config {
+  size_t struct_size;      /**< set by the init function */
+  int64_t num_index_heads; /**< Hi, 1 to 16, default 4 */
+  int64_t topk;            /**< blocks a row selects, 1 to 64, default 16 */
+  msa_select_rule rule;    /**< how */
+  int32_t exact;           /**< 0 or 1, default 0 */
+} msa_indexer_config;
+
+/// Arguments of msa_indexer_forward: those of msa::Indexer::forward.
+typedef struct msa_indexer_forward_args {
+  size_t struct_size;                 /**< set by the init function */
+  const msa_layer_context* layer;     /**< its topk_indices is written, rows < T */
+  msa_tensor index_q;                 /**< [>= T, Hi * 128] or [>= T, Hi, 128] bf16|f16|e4m3 */
+  msa_tensor index_cache;             /**< [pages, 128, 128] bf16|e4m3 */
+  msa_tensor index_block_table;       /**< [R, W] i32 */
+  const msa_forward_context* context; /**< of the pass */
+} msa_indexer_forward_args;
+
+/// Defaults of msa_indexer_config.
+MSA_API void msa_indexer_config_init(msa_indexer_config* config, size_t struct_size);
+/// Defaults of msa_indexer_forward_args.
+MSA_API void msa_indexer_forward_args_init(msa_indexer_forward_args* args, size_t struct_size);
+/// Writes a new indexer to `*indexer`. Fails with every field of `config` that is wrong.
+MSA_API msa_status msa_indexer_create(const msa_indexer_config* config, msa_indexer** indexer);
+/// Gives an indexer back.
+MSA_API void msa_indexer_destroy(msa_indexer* indexer);
+/// Writes to `*rows` the rows of a selection buffer for `max_tokens` tokens: rounded up to 4.
+MSA_API msa_status msa_indexer_buffer_rows(int64_t max_tokens, int64_t* rows);
+/// Selects the blocks of one layer of a step (msa::Indexer::forward). In a profiling run nothing is
+/// touched. Fails with every argument that is wrong, or where the step has metadata but none for
+/// this layer; the selection is untouched then.
+MSA_API msa_status msa_indexer_forward(const msa_indexer* indexer,
+                                       const msa_indexer_forward_args* args);
+/// Writes to `*bytes` the workspace that msa_indexer_forward needs for these arguments.
+MSA_API msa_status msa_indexer_workspace_size(const msa_indexer* indexer,
+                                              const msa_indexer_forward_args* args, size_t* bytes);
+
+/// The attention of one layer: msa::SparseImpl.
+typedef struct msa_sparse_impl msa_sparse_impl;
+
+/// What is fixed for a layer: msa::SparseImpl::Config.
+typedef struct msa_sparse_impl_config {
+  size_t struct_size;       /**< set by the init function */
+  int64_t num_heads;        /**< Hq, default 64 */
+  int64_t num_kv_heads;     /**< Hkv, default 4; Hq / Hkv is a whole number, 1 to 16 */
+  float scale;              /**< softmax scale, default 128^-0.5 */
+  msa_dtype kv_cache_dtype; /**< default MSA_BF16; gives an MSA_U8 cache its fp8 type */
+  int32_t invariant;        /**< 0 or 1, default 0 */
+} msa_sparse_impl_config;
+
+/// Arguments of msa_sparse_impl_forward: those of msa::SparseImpl::forward.
+typedef struct msa_sparse_forward_args {
+  size_t struct_size;                 /**< set by the init function */
+  const msa_layer_context* layer;     /**< its topk_indices is read, rows < T */
+  msa_tensor query;                   /**< [>= T, Hq * 128] or [>= T, Hq, 128] bf16|f16 */
+  msa_tensor kv_cache;                /**< [pages, Hkv, 128, 256] */
+  msa_tensor output;                  /**< [>= T, Hq * 128] or [>= T, Hq, 128] bf16|f16 */
+  const msa_forward_context* context; /**< of the pass */
+} msa_sparse_forward_args;
+
+/// Defaults of msa_sparse_impl_config.
+MSA_API void msa_sparse_impl_config_init(msa_sparse_impl_config* config, size_t struct_size);
+/// Defaults of msa_sparse_forward_args.
+MSA_API void msa_sparse_forward_args_init(msa_sparse_forward_args* args, size_t struct_size);
+/// Writes a new layer's attention to `*impl`. Fails with every field of `config` that is wrong.
+MSA_API msa_status msa_sparse_impl_create(const msa_sparse_impl_config* config,
+                                          msa_sparse_impl** impl);
+/// Gives a layer's attention back.
+MSA_API void msa_sparse_impl_destroy(msa_sparse_impl* impl);
+/// Computes the attention of one layer of a step, in place in `output` (msa::SparseImpl::forward):
+/// decode part on rows [0, nd), prefill part on [nd, T). In a profiling run nothing is touched.
+/// Fails with every argument that is wrong, or where the step has metadata but none for this layer;
+/// `output` is untouched then.
+MSA_API msa_status msa_sparse_impl_forward(const msa_sparse_impl* impl,
+                                           const msa_sparse_forward_args* args);
+/// Writes to `*bytes` the workspace that msa_sparse_impl_forward needs for these arguments.
+MSA_API msa_status msa_sparse_impl_workspace_size(const msa_sparse_impl* impl,
+                                                  const msa_sparse_forward_args* args,
+                                                  size_t* bytes);
 /// @}
 
 /// \name Page allocator

@@ -10,16 +10,13 @@
 #include "api/c_call.h"
 #include "msa/layer.h"
 #include "msa/page_allocator.h"
+#include "serving/c_metadata.h"
 
 /// \file
 /// The serving layer's part of the C ABI.
 
 struct msa_metadata_builder {
   msa::MetadataBuilder builder;
-};
-
-struct msa_sparse_metadata {
-  msa::SparseMetadata metadata;
 };
 
 struct msa_page_allocator {
@@ -140,6 +137,16 @@ msa_status msa_sparse_metadata_batch(const msa_sparse_metadata* metadata, msa_ba
     Reader reader("sparse_metadata_batch");
     require_pointers(reader, {{"metadata", metadata}, {"batch", batch}});
     reader.write(batch, "batch", to_c(metadata->metadata.batch));
+  });
+}
+
+msa_status msa_sparse_metadata_set_batch(msa_sparse_metadata* metadata, const msa_batch* batch) {
+  return guarded([&] {
+    Reader reader("sparse_metadata_set_batch");
+    require_pointers(reader, {{"metadata", metadata}, {"batch", batch}});
+    const msa::BatchMetadata given = reader.batch(batch);
+    reader.done();
+    metadata->metadata.batch = given;
   });
 }
 
