@@ -349,6 +349,33 @@ MSA_API msa_status msa_negotiate_layouts(const msa_kv_layout_list* users, int64_
                                          msa_kv_layout* layouts, int64_t capacity, int64_t* count);
 /// @}
 
+/// \name Backend
+/// What the backend tells an engine before any cache exists: msa::SparseBackend (msa/layer.h).
+/// @{
+
+/// "MSA_SPARSE".
+MSA_API const char* msa_sparse_backend_name(void);
+/// Writes the accepted layouts, best first, for a device of compute capability `arch` (90, 120,
+/// ...; 0 = CPU) to `layouts` and `*count`, by the rule of msa_negotiate_layouts.
+MSA_API msa_status msa_sparse_backend_supported_kv_cache_layouts(int32_t arch,
+                                                                 msa_kv_layout* layouts,
+                                                                 int64_t capacity, int64_t* count);
+/// Writes to `*supported` 1 where a cache may be of the type that engines call `dtype` ("auto",
+/// "bfloat16", "fp8", "fp8_e4m3", ...), else 0, for unknown names too.
+MSA_API msa_status msa_sparse_backend_supports_kv_cache_dtype(const char* dtype,
+                                                              int32_t* supported);
+/// Writes the tokens of a page that the kernels can serve, {128}, to `sizes`, as many as fit its
+/// `capacity`, and their number to `*count`.
+MSA_API msa_status msa_sparse_backend_supported_block_sizes(int64_t* sizes, int64_t capacity,
+                                                            int64_t* count);
+/// Fails for any other block size; the text names both numbers.
+MSA_API msa_status msa_sparse_backend_check_block_size(int64_t block_size);
+/// Writes `[pages, kv_heads, 128, 256]` to `shape`, of four elements: the logical shape of one
+/// layer's cache of `pages` >= 0 pages and `kv_heads` >= 1 heads.
+MSA_API msa_status msa_sparse_backend_kv_cache_shape(int64_t pages, int64_t kv_heads,
+                                                     int64_t* shape);
+/// @}
+
 /// \name Metadata builder
 /// Splits steps into their decode and their prefill part: msa::MetadataBuilder (msa/layer.h).
 /// @{

@@ -1,4 +1,5 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -12,7 +13,7 @@
 #include "serving/c_metadata.h"
 
 /// \file
-/// The engine's side of the C ABI: layouts and the forward calls.
+/// The engine's side of the C ABI: layouts, the backend's answers and the forward calls.
 
 struct msa_indexer {
   msa::Indexer indexer;
@@ -167,6 +168,50 @@ msa_status msa_negotiate_layouts(const msa_kv_layout_list* users, int64_t num_us
     }
     // Of wrong lists nothing is negotiated: write_layouts refuses them with what else is wrong.
     msa::c_api::write_layouts(reader, msa::negotiate_layouts(lists), layouts, capacity, count);
+  });
+}
+
+const char* msa_sparse_backend_name(void) { return msa::SparseBackend::name(); }
+
+msa_status msa_sparse_backend_supported_kv_cache_layouts(int32_t arch, msa_kv_layout* layouts,
+                                                         int64_t capacity, int64_t* count) {
+  return guarded([&] {
+    Reader reader("sparse_backend_supported_kv_cache_layouts");
+    msa::c_api::write_layouts(reader, msa::SparseBackend::supported_kv_cache_layouts(arch), layouts,
+                              capacity, count);
+  });
+}
+
+msa_status msa_sparse_backend_supports_kv_cache_dtype(const char* dtype, int32_t* supported) {
+  return guarded([&] {
+    Reader reader("sparse_backend_supports_kv_cache_dtype");
+    require_pointers(reader, {{"dtype", dtype}, {"supported", supported}});
+    *supported = msa::SparseBackend::supports_kv_cache_dtype(dtype) ? 1 : 0;
+  });
+}
+
+msa_status msa_sparse_backend_supported_block_sizes(int64_t* sizes, int64_t capacity,
+                                                    int64_t* count) {
+  return guarded([&] {
+    Reader reader("sparse_backend_supported_block_sizes");
+    const std::vector<int> all = msa::SparseBackend::supported_block_sizes();
+    const std::vector<std::int64_t> wide(all.begin(), all.end());
+    reader.write_array("sizes", std::span<const std::int64_t>(wide), sizes, capacity, count);
+  });
+}
+
+msa_status msa_sparse_backend_check_block_size(int64_t block_size) {
+  return guarded([&] { msa::SparseBackend::check_block_size(block_size); });
+}
+
+msa_status msa_sparse_backend_kv_cache_shape(int64_t pages, int64_t kv_heads, int64_t* shape) {
+  return guarded([&] {
+    Reader reader("sparse_backend_kv_cache_shape");
+    if (pages < 0) reader.fail("pages", cat("is ", pages, "; allowed: 0 or more"));
+    if (kv_heads < 1) reader.fail("kv_heads", cat("is ", kv_heads, "; allowed: 1 or more"));
+    require_pointers(reader, {{"shape", shape}});
+    const auto extents = msa::SparseBackend::kv_cache_shape(pages, kv_heads);
+    std::copy(extents.begin(), extents.end(), shape);
   });
 }
 

@@ -1,5 +1,5 @@
 /* Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0 */
-/* The engine's side: layouts and the forward calls. */
+/* The engine's side: layouts, the backend's answers and the forward calls. */
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -70,6 +70,59 @@ static void test_negotiation_errors(void) {
   CHECK(msa_negotiate_layouts(users, -3, found, 1, &count) == MSA_ERROR_INVALID_ARGUMENT);
   CHECK_ERROR_HAS("argument 'num_users' is -3; allowed: 0 to 2147483647");
   CHECK(found[0] == -7 && count == -7);
+}
+
+static void test_backend(void) {
+  msa_kv_layout layouts[MSA_NUM_KV_LAYOUTS] = {-1, -1, -1, -1, -1, -1};
+  int64_t sizes[1] = {-1}, shape[4] = {-1, -1, -1, -1}, count = -1;
+  int32_t supported = -1;
+
+  CHECK(strcmp(msa_sparse_backend_name(), "MSA_SPARSE") == 0);
+  CHECK_OK(msa_sparse_backend_supported_kv_cache_layouts(90, layouts, MSA_NUM_KV_LAYOUTS, &count));
+  CHECK(count == MSA_NUM_KV_LAYOUTS && layouts[0] == MSA_LBHNC && layouts[5] == MSA_BHLNC);
+  layouts[1] = -1;
+  CHECK_OK(msa_sparse_backend_supported_kv_cache_layouts(0, layouts, 1, &count));
+  CHECK(count == MSA_NUM_KV_LAYOUTS && layouts[0] == MSA_LBHNC && layouts[1] == -1);
+  CHECK_OK(msa_sparse_backend_supports_kv_cache_dtype("fp8_e4m3", &supported));
+  CHECK(supported == 1);
+  CHECK_OK(msa_sparse_backend_supports_kv_cache_dtype("float32", &supported));
+  CHECK(supported == 0);
+  supported = -1;
+  CHECK_OK(msa_sparse_backend_supports_kv_cache_dtype("no type", &supported));
+  CHECK(supported == 0);
+  CHECK_OK(msa_sparse_backend_supported_block_sizes(sizes, 1, &count));
+  CHECK(count == 1 && sizes[0] == 128);
+  CHECK_OK(msa_sparse_backend_check_block_size(128));
+  CHECK_OK(msa_sparse_backend_kv_cache_shape(0, 4, shape));
+  CHECK(shape[0] == 0 && shape[1] == 4 && shape[2] == 128 && shape[3] == 256);
+}
+
+static void test_backend_errors(void) {
+  msa_kv_layout layouts[1] = {-7};
+  int64_t shape[4] = {-7, -7, -7, -7}, count = -7;
+  int32_t supported = -7;
+
+  CHECK(msa_sparse_backend_check_block_size(64) == MSA_ERROR_INVALID_ARGUMENT);
+  CHECK_ERROR_HAS("'block_size' is 64 tokens a page; allowed: 128");
+  CHECK(msa_sparse_backend_supported_kv_cache_layouts(0, NULL, 6, NULL) ==
+        MSA_ERROR_INVALID_ARGUMENT);
+  CHECK_ERROR_HAS("sparse_backend_supported_kv_cache_layouts: argument 'count' is null\n");
+  CHECK_ERROR_HAS("argument 'layouts' is null");
+  CHECK(msa_sparse_backend_supported_kv_cache_layouts(0, layouts, -1, &count) ==
+        MSA_ERROR_INVALID_ARGUMENT);
+  CHECK_ERROR_HAS("argument 'capacity' is -1");
+  CHECK(msa_sparse_backend_supports_kv_cache_dtype(NULL, NULL) == MSA_ERROR_INVALID_ARGUMENT);
+  CHECK_ERROR_HAS("sparse_backend_supports_kv_cache_dtype: argument 'dtype' is null\n");
+  CHECK_ERROR_HAS("argument 'supported' is null");
+  CHECK(msa_sparse_backend_supports_kv_cache_dtype(NULL, &supported) == MSA_ERROR_INVALID_ARGUMENT);
+  CHECK(msa_sparse_backend_supported_block_sizes(NULL, 1, &count) == MSA_ERROR_INVALID_ARGUMENT);
+  CHECK_ERROR_HAS("sparse_backend_supported_block_sizes: argument 'sizes' is null");
+  CHECK(msa_sparse_backend_kv_cache_shape(-1, 0, NULL) == MSA_ERROR_INVALID_ARGUMENT);
+  CHECK_ERROR_HAS("sparse_backend_kv_cache_shape: argument 'pages' is -1; allowed: 0 or more\n");
+  CHECK_ERROR_HAS("argument 'kv_heads' is 0; allowed: 1 or more\n");
+  CHECK_ERROR_HAS("argument 'shape' is null");
+  CHECK(msa_sparse_backend_kv_cache_shape(-1, 1, shape) == MSA_ERROR_INVALID_ARGUMENT);
+  CHECK(layouts[0] == -7 && count == -7 && supported == -7 && shape[0] == -7);
 }
 
 enum { PAGES = 9, TOKENS = 6, ROWS = 8, TOPK = 5, HEADS = 2, WIDTH = 7 };
@@ -454,6 +507,8 @@ static void test_frozen_layout(void) {
 void test_layer(void) {
   test_negotiation();
   test_negotiation_errors();
+  test_backend();
+  test_backend_errors();
   test_forward();
   test_set_batch();
   test_profiling_run();
