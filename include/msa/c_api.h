@@ -7,8 +7,8 @@
 #include "msa/export.h"
 
 /// \file
-/// The C ABI: every operator of the C++ API and the serving layer's metadata builder and page
-/// allocator, for C, ctypes, cffi and the like.
+/// The C ABI: every operator and the serving layer of the C++ API, for C, ctypes, cffi and the
+/// like.
 ///
 /// Rules that hold for the whole file:
 /// - Functions that can fail return a `msa_status`; `msa_last_error()` then holds the full text,
@@ -325,6 +325,57 @@ MSA_API msa_status msa_attend_workspace_size(const msa_attend_args* args, size_t
 MSA_API msa_status msa_layer_step_workspace_size(const msa_layer_step_args* args, size_t* bytes);
 /// @}
 
+/// \name Layouts
+/// Which physical order of the cache all its users can work with (msa/layer.h).
+/// @{
+
+/// Number of named layouts: a list without repetitions is no longer.
+#define MSA_NUM_KV_LAYOUTS 6
+/// `count` of a user that takes any layout.
+#define MSA_ANY_KV_LAYOUT (-1)
+
+/// Layouts that one user of a cache supports.
+typedef struct msa_kv_layout_list {
+  const msa_kv_layout* layouts; /**< [count], best first; not read where `count` <= 0 */
+  int64_t count;                /**< 0 = none, MSA_ANY_KV_LAYOUT = any */
+} msa_kv_layout_list;
+
+/// Writes the layouts that all `num_users` users support, in the order of the first user that has a
+/// list, to `layouts`, as many as fit its `capacity`, and their number to `*count`, which may be
+/// larger (msa::negotiate_layouts). Nothing in common is no error: `*count` is 0 then.
+/// MSA_NUM_KV_LAYOUTS elements hold every result, 1 holds the best; `layouts` may be null where
+/// `capacity` is 0.
+MSA_API msa_status msa_negotiate_layouts(const msa_kv_layout_list* users, int64_t num_users,
+                                         msa_kv_layout* layouts, int64_t capacity, int64_t* count);
+/// @}
+
+/// \name Backend
+/// What the backend tells an engine before any cache exists: msa::SparseBackend (msa/layer.h).
+/// @{
+
+/// "MSA_SPARSE".
+MSA_API const char* msa_sparse_backend_name(void);
+/// Writes the accepted layouts, best first, for a device of compute capability `arch` (90, 120,
+/// ...; 0 = CPU) to `layouts` and `*count`, by the rule of msa_negotiate_layouts.
+MSA_API msa_status msa_sparse_backend_supported_kv_cache_layouts(int32_t arch,
+                                                                 msa_kv_layout* layouts,
+                                                                 int64_t capacity, int64_t* count);
+/// Writes to `*supported` 1 where a cache may be of the type that engines call `dtype` ("auto",
+/// "bfloat16", "fp8", "fp8_e4m3", ...), else 0, for unknown names too.
+MSA_API msa_status msa_sparse_backend_supports_kv_cache_dtype(const char* dtype,
+                                                              int32_t* supported);
+/// Writes the tokens of a page that the kernels can serve, {128}, to `sizes`, as many as fit its
+/// `capacity`, and their number to `*count`.
+MSA_API msa_status msa_sparse_backend_supported_block_sizes(int64_t* sizes, int64_t capacity,
+                                                            int64_t* count);
+/// Fails for any other block size; the text names both numbers.
+MSA_API msa_status msa_sparse_backend_check_block_size(int64_t block_size);
+/// Writes `[pages, kv_heads, 128, 256]` to `shape`, of four elements: the logical shape of one
+/// layer's cache of `pages` >= 0 pages and `kv_heads` >= 1 heads.
+MSA_API msa_status msa_sparse_backend_kv_cache_shape(int64_t pages, int64_t kv_heads,
+                                                     int64_t* shape);
+/// @}
+
 /// \name Metadata builder
 /// Splits steps into their decode and their prefill part: msa::MetadataBuilder (msa/layer.h).
 /// @{
@@ -364,11 +415,138 @@ MSA_API msa_status msa_metadata_builder_build(const msa_metadata_builder* builde
 /// are the step's own, without dropped requests; cu_seqlens_q and context_lens lie in host memory
 /// and live as long as `metadata`: for tensors on a device put device copies in their place.
 MSA_API msa_status msa_sparse_metadata_batch(const msa_sparse_metadata* metadata, msa_batch* batch);
+/// Replaces what the forward calls take from `metadata`: for tensors on a device, the batch with
+/// device copies of cu_seqlens_q and context_lens. Its arrays stay the caller's and must live until
+/// the last call that is given `metadata`, which reads and checks them.
+MSA_API msa_status msa_sparse_metadata_set_batch(msa_sparse_metadata* metadata,
+                                                 const msa_batch* batch);
 /// Writes to `*slot_mapping` the step's own.
 MSA_API msa_status msa_sparse_metadata_slot_mapping(const msa_sparse_metadata* metadata,
                                                     msa_tensor* slot_mapping);
 /// Gives a split step back.
 MSA_API void msa_sparse_metadata_destroy(msa_sparse_metadata* metadata);
+/// @}
+
+/// \name Forward calls
+/// What an engine calls for each layer of a step: msa::Indexer fills the selection buffer that
+/// msa::SparseImpl reads (msa/layer.h). Their handles hold a layer's configuration and nothing of a
+/// call, so that several threads may use one at the same time.
+/// @{
+
+/// One sparse layer as forward sees it: msa::LayerContext.
+typedef struct msa_layer_context {
+  size_t struct_size;      /**< set by the init function */
+  const char* name;        /**< key of the metadata, zero-terminated; default "" */
+  msa_tensor topk_indices; /**< [round_up(max_tokens, 4), Hs, topk] i32, shared by the layers */
+  msa_scale k_scale;       /**< used where the cache is fp8; default 1 */
+  msa_scale v_scale;       /**< used where the cache is fp8; default 1 */
+} msa_layer_context;
+
+/// The split step of one layer: an entry of msa::ForwardContext's map.
+typedef struct msa_layer_metadata {
+  const char* layer;                   /**< the layer's name, zero-terminated */
+  const msa_sparse_metadata* metadata; /**< may be that of other layers too */
+} msa_layer_metadata;
+
+/// What the engine knows during one forward pass: msa::ForwardContext.
+typedef struct msa_forward_context {
+  size_t struct_size;                 /**< set by the init function */
+  const msa_layer_metadata* metadata; /**< [num_metadata], null = profiling run; of two entries of
+                                           one name the first counts */
+  int64_t num_metadata;               /**< layers of the step */
+  size_t workspace_cap;               /**< of each operator, bytes; default 256 MiB */
+  msa_workspace workspace;            /**< >= workspace_size bytes */
+  void* stream;                       /**< cudaStream_t for CUDA tensors, else ignored */
+} msa_forward_context;
+
+/// Defaults of msa_layer_context.
+MSA_API void msa_layer_context_init(msa_layer_context* layer, size_t struct_size);
+/// Defaults of msa_forward_context: a profiling run.
+MSA_API void msa_forward_context_init(msa_forward_context* context, size_t struct_size);
+
+/// The indexer of one layer: msa::Indexer.
+typedef struct msa_indexer msa_indexer;
+
+/// What is fixed for an indexer: msa::Indexer::Config.
+typedef struct msa_indexer_config {
+  size_t struct_size;      /**< set by the init function */
+  int64_t num_index_heads; /**< Hi, 1 to 16, default 4 */
+  int64_t topk;            /**< blocks a row selects, 1 to 64, default 16 */
+  msa_select_rule rule;    /**< how */
+  int32_t exact;           /**< 0 or 1, default 0 */
+} msa_indexer_config;
+
+/// Arguments of msa_indexer_forward: those of msa::Indexer::forward.
+typedef struct msa_indexer_forward_args {
+  size_t struct_size;                 /**< set by the init function */
+  const msa_layer_context* layer;     /**< its topk_indices is written, rows < T */
+  msa_tensor index_q;                 /**< [>= T, Hi * 128] or [>= T, Hi, 128] bf16|f16|e4m3 */
+  msa_tensor index_cache;             /**< [pages, 128, 128] bf16|e4m3 */
+  msa_tensor index_block_table;       /**< [R, W] i32 */
+  const msa_forward_context* context; /**< of the pass */
+} msa_indexer_forward_args;
+
+/// Defaults of msa_indexer_config.
+MSA_API void msa_indexer_config_init(msa_indexer_config* config, size_t struct_size);
+/// Defaults of msa_indexer_forward_args.
+MSA_API void msa_indexer_forward_args_init(msa_indexer_forward_args* args, size_t struct_size);
+/// Writes a new indexer to `*indexer`. Fails with every field of `config` that is wrong.
+MSA_API msa_status msa_indexer_create(const msa_indexer_config* config, msa_indexer** indexer);
+/// Gives an indexer back.
+MSA_API void msa_indexer_destroy(msa_indexer* indexer);
+/// Writes to `*rows` the rows of a selection buffer for `max_tokens` tokens: rounded up to 4.
+MSA_API msa_status msa_indexer_buffer_rows(int64_t max_tokens, int64_t* rows);
+/// Selects the blocks of one layer of a step (msa::Indexer::forward). In a profiling run nothing is
+/// touched. Fails with every argument that is wrong, or where the step has metadata but none for
+/// this layer; the selection is untouched then.
+MSA_API msa_status msa_indexer_forward(const msa_indexer* indexer,
+                                       const msa_indexer_forward_args* args);
+/// Writes to `*bytes` the workspace that msa_indexer_forward needs for these arguments.
+MSA_API msa_status msa_indexer_workspace_size(const msa_indexer* indexer,
+                                              const msa_indexer_forward_args* args, size_t* bytes);
+
+/// The attention of one layer: msa::SparseImpl.
+typedef struct msa_sparse_impl msa_sparse_impl;
+
+/// What is fixed for a layer: msa::SparseImpl::Config.
+typedef struct msa_sparse_impl_config {
+  size_t struct_size;       /**< set by the init function */
+  int64_t num_heads;        /**< Hq, default 64 */
+  int64_t num_kv_heads;     /**< Hkv, default 4; Hq / Hkv is a whole number, 1 to 16 */
+  float scale;              /**< softmax scale, default 128^-0.5 */
+  msa_dtype kv_cache_dtype; /**< default MSA_BF16; gives an MSA_U8 cache its fp8 type */
+  int32_t invariant;        /**< 0 or 1, default 0 */
+} msa_sparse_impl_config;
+
+/// Arguments of msa_sparse_impl_forward: those of msa::SparseImpl::forward.
+typedef struct msa_sparse_forward_args {
+  size_t struct_size;                 /**< set by the init function */
+  const msa_layer_context* layer;     /**< its topk_indices is read, rows < T */
+  msa_tensor query;                   /**< [>= T, Hq * 128] or [>= T, Hq, 128] bf16|f16 */
+  msa_tensor kv_cache;                /**< [pages, Hkv, 128, 256] */
+  msa_tensor output;                  /**< [>= T, Hq * 128] or [>= T, Hq, 128] bf16|f16 */
+  const msa_forward_context* context; /**< of the pass */
+} msa_sparse_forward_args;
+
+/// Defaults of msa_sparse_impl_config.
+MSA_API void msa_sparse_impl_config_init(msa_sparse_impl_config* config, size_t struct_size);
+/// Defaults of msa_sparse_forward_args.
+MSA_API void msa_sparse_forward_args_init(msa_sparse_forward_args* args, size_t struct_size);
+/// Writes a new layer's attention to `*impl`. Fails with every field of `config` that is wrong.
+MSA_API msa_status msa_sparse_impl_create(const msa_sparse_impl_config* config,
+                                          msa_sparse_impl** impl);
+/// Gives a layer's attention back.
+MSA_API void msa_sparse_impl_destroy(msa_sparse_impl* impl);
+/// Computes the attention of one layer of a step, in place in `output` (msa::SparseImpl::forward):
+/// decode part on rows [0, nd), prefill part on [nd, T). In a profiling run nothing is touched.
+/// Fails with every argument that is wrong, or where the step has metadata but none for this layer;
+/// `output` is untouched then.
+MSA_API msa_status msa_sparse_impl_forward(const msa_sparse_impl* impl,
+                                           const msa_sparse_forward_args* args);
+/// Writes to `*bytes` the workspace that msa_sparse_impl_forward needs for these arguments.
+MSA_API msa_status msa_sparse_impl_workspace_size(const msa_sparse_impl* impl,
+                                                  const msa_sparse_forward_args* args,
+                                                  size_t* bytes);
 /// @}
 
 /// \name Page allocator
@@ -464,6 +642,43 @@ MSA_API msa_status msa_page_sequence_cached_tokens(const msa_page_sequence* sequ
                                                    int64_t* tokens);
 /// Gives all pages of a sequence back; published groups stay cached.
 MSA_API void msa_page_sequence_destroy(msa_page_sequence* sequence);
+/// @}
+
+/// \name What serves the calls
+/// The strings and arrays of the two structs belong to the library and stay valid until the calling
+/// thread's next call of the function that wrote them.
+/// @{
+
+/// One backend: msa::BackendInfo (msa/device.h).
+typedef struct msa_backend_info {
+  size_t struct_size;         /**< set by the init function */
+  const char* name;           /**< "cpu", ... */
+  const char* const* reasons; /**< [num_reasons], why it is off on this machine */
+  int64_t num_reasons;        /**< 0 = on */
+} msa_backend_info;
+
+/// CPU instruction sets and threads: msa::CpuInfo (msa/device.h).
+typedef struct msa_cpu_info {
+  size_t struct_size;           /**< set by the init function */
+  const char* isa;              /**< the set in use, "avx2" ... */
+  const char* const* available; /**< [num_available], what this machine can execute, lowest first */
+  int64_t num_available;        /**< 1 or more */
+  int64_t threads;              /**< workers of the pool, the caller included */
+} msa_cpu_info;
+
+/// An empty msa_backend_info.
+MSA_API void msa_backend_info_init(msa_backend_info* info, size_t struct_size);
+/// An empty msa_cpu_info.
+MSA_API void msa_cpu_info_init(msa_cpu_info* info, size_t struct_size);
+/// Writes to `*count` how many backends this build holds (msa::backends).
+MSA_API msa_status msa_backend_count(int64_t* count);
+/// Writes backend `index`, 0 to count - 1 in the order in which calls try them, to `*info`, whose
+/// struct_size is set (msa::backends).
+MSA_API msa_status msa_get_backend_info(int64_t index, msa_backend_info* info);
+/// Writes to `*info`, whose struct_size is set, what the CPU backend runs on (msa::cpu_info).
+/// Starts no thread. Fails as every CPU call does where MSA_CPU_ISA or MSA_THREADS is wrong;
+/// `*info` is untouched then.
+MSA_API msa_status msa_get_cpu_info(msa_cpu_info* info);
 /// @}
 
 /// Text of this thread's last call that returned a msa_status: all failed conditions, one a line;

@@ -1,6 +1,8 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #include "api/c_convert.h"
 
+#include <limits>
+
 #include "msa/device.h"
 #include "msa/kv_cache.h"
 
@@ -9,12 +11,6 @@ namespace {
 
 /// Far above any real struct: a size beyond it is an uninitialized one, and must not be read.
 constexpr std::size_t max_struct_size = std::size_t{1} << 16;
-
-SelectRule from_c(const msa_select_rule& rule) {
-  return {rule.init_blocks, rule.local_blocks, rule.reduce_heads != 0};
-}
-
-Workspace from_c(const msa_workspace& workspace) { return {workspace.data, workspace.bytes}; }
 
 // The numbers of the two APIs are the same numbers.
 static_assert(MSA_OK == 0 && MSA_ERROR_INVALID_ARGUMENT == int(ErrorCode::invalid_argument) &&
@@ -31,9 +27,16 @@ static_assert(MSA_CPU == int(DeviceType::cpu) && MSA_CUDA == int(DeviceType::cud
 static_assert(MSA_LBHNC == int(KVLayout::LBHNC) && MSA_LBNHC == int(KVLayout::LBNHC) &&
               MSA_LHBNC == int(KVLayout::LHBNC) && MSA_BLHNC == int(KVLayout::BLHNC) &&
               MSA_BLNHC == int(KVLayout::BLNHC) && MSA_BHLNC == int(KVLayout::BHLNC));
+static_assert(MSA_NUM_KV_LAYOUTS == all_kv_layouts.size());
 static_assert(MSA_MAX_RANK == Tensor::max_rank);
 
 }  // namespace
+
+SelectRule from_c(const msa_select_rule& rule) {
+  return {rule.init_blocks, rule.local_blocks, rule.reduce_heads != 0};
+}
+
+Workspace from_c(const msa_workspace& workspace) { return {workspace.data, workspace.bytes}; }
 
 msa_tensor to_c(const ConstTensor& tensor) {
   msa_tensor c{};
@@ -101,6 +104,13 @@ void Reader::copy(void* known, std::size_t known_size, const void* given, const 
                    ", does not know; allowed: zero past byte ", known_size));
   }
   std::memcpy(known, given, std::min(size, known_size));
+}
+
+bool Reader::count(const char* name, std::int64_t count) {
+  constexpr std::int64_t largest = std::numeric_limits<std::int32_t>::max();
+  const bool ok = count >= 0 && count <= largest;
+  if (!ok) fail(name, cat("is ", count, "; allowed: 0 to ", largest));
+  return ok;
 }
 
 Tensor Reader::tensor(const msa_tensor& given, const std::string& name) {

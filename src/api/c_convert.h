@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <span>
 #include <string>
 
 #include "api/check.h"
@@ -28,6 +30,9 @@ void fill(Struct* given, std::size_t size, Struct values) {
   std::memcpy(given, &values, known);
   std::memset(reinterpret_cast<char*>(given) + known, 0, size - known);
 }
+
+SelectRule from_c(const msa_select_rule& rule);
+Workspace from_c(const msa_workspace& workspace);
 
 msa_tensor to_c(const ConstTensor& tensor);
 msa_scale to_c(const Scale& scale);
@@ -58,6 +63,32 @@ class Reader {
     fill(given, size, values);
   }
 
+  /// The size that a caller's struct says it has; 0 with a failure where it cannot be one.
+  std::size_t struct_size(const void* given, const char* name);
+
+  /// Whether a number of things is one.
+  bool count(const char* name, std::int64_t count);
+
+  /// `count` elements of the caller; none where something is wrong with them.
+  template <class T>
+  std::span<const T> array(const std::string& name, const T* given, std::int64_t count) {
+    if (count > 0 && given == nullptr) fail(name, "is null");
+    if (count <= 0 || given == nullptr) return {};
+    return {given, static_cast<std::size_t>(count)};
+  }
+
+  /// Writes as many of `values` as `capacity` elements of the caller hold, and how many they are.
+  template <class T>
+  void write_array(const char* name, std::span<const T> values, T* given, std::int64_t capacity,
+                   std::int64_t* size) {
+    if (size == nullptr) fail("count", "is null");
+    if (count("capacity", capacity) && capacity > 0 && given == nullptr) fail(name, "is null");
+    done();
+    const auto room = static_cast<std::size_t>(capacity);
+    std::copy_n(values.begin(), std::min(values.size(), room), given);
+    *size = static_cast<std::int64_t>(values.size());
+  }
+
   Tensor tensor(const msa_tensor& given, const std::string& name);
   KVCache cache(const msa_kv_cache& given, const std::string& name);
   Scale scale(const msa_scale& given, const std::string& name);
@@ -72,8 +103,6 @@ class Reader {
   }
 
  private:
-  /// The size that a caller's struct says it has; 0 with a failure where it cannot be one.
-  std::size_t struct_size(const void* given, const char* name);
   void copy(void* known, std::size_t known_size, const void* given, const char* name);
 
   Checker check_;

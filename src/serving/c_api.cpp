@@ -2,7 +2,6 @@
 #include "msa/c_api.h"
 
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -11,16 +10,13 @@
 #include "api/c_call.h"
 #include "msa/layer.h"
 #include "msa/page_allocator.h"
+#include "serving/c_metadata.h"
 
 /// \file
 /// The serving layer's part of the C ABI.
 
 struct msa_metadata_builder {
   msa::MetadataBuilder builder;
-};
-
-struct msa_sparse_metadata {
-  msa::SparseMetadata metadata;
 };
 
 struct msa_page_allocator {
@@ -36,28 +32,12 @@ struct msa_page_sequence {
 namespace msa::c_api {
 namespace {
 
-/// `count` numbers of the caller; none where something is wrong with them.
-template <class T>
-std::span<const T> numbers(Reader& reader, const char* name, const T* given, std::int64_t count) {
-  if (count > 0 && given == nullptr) reader.fail(name, "is null");
-  if (count <= 0 || given == nullptr) return {};
-  return {given, static_cast<std::size_t>(count)};
-}
-
-bool check_count(Reader& reader, const char* name, std::int64_t count) {
-  constexpr std::int64_t largest = std::numeric_limits<std::int32_t>::max();
-  const bool ok = count >= 0 && count <= largest;
-  if (!ok) reader.fail(name, cat("is ", count, "; allowed: 0 to ", largest));
-  return ok;
-}
-
 StepInputs convert_step(Reader& reader, const msa_step_inputs* given) {
   const auto c = reader.read(given, "step", msa_step_inputs_init);
   StepInputs step;
-  if (check_count(reader, "num_requests", c.num_requests)) {
-    step.query_start_loc =
-        numbers(reader, "query_start_loc", c.query_start_loc, c.num_requests + 1);
-    step.seq_lens_host = numbers(reader, "seq_lens_host", c.seq_lens_host, c.num_requests);
+  if (reader.count("num_requests", c.num_requests)) {
+    step.query_start_loc = reader.array("query_start_loc", c.query_start_loc, c.num_requests + 1);
+    step.seq_lens_host = reader.array("seq_lens_host", c.seq_lens_host, c.num_requests);
   }
   step.seq_lens = reader.tensor(c.seq_lens, "seq_lens");
   step.block_table = reader.tensor(c.block_table, "block_table");
@@ -87,8 +67,8 @@ msa_page_stats counters(const PageAllocator::Stats& stats) {
 PageAllocator::Request convert_request(Reader& reader, const msa_page_request* given) {
   const auto c = reader.read(given, "request", msa_page_request_init);
   PageAllocator::Request request;
-  if (check_count(reader, "num_hashes", c.num_hashes)) {
-    request.hashes = numbers(reader, "hashes", c.hashes, c.num_hashes);
+  if (reader.count("num_hashes", c.num_hashes)) {
+    request.hashes = reader.array("hashes", c.hashes, c.num_hashes);
   }
   request.prompt_tokens = c.prompt_tokens;
   request.reserve_tokens = c.reserve_tokens;
@@ -157,6 +137,16 @@ msa_status msa_sparse_metadata_batch(const msa_sparse_metadata* metadata, msa_ba
     Reader reader("sparse_metadata_batch");
     require_pointers(reader, {{"metadata", metadata}, {"batch", batch}});
     reader.write(batch, "batch", to_c(metadata->metadata.batch));
+  });
+}
+
+msa_status msa_sparse_metadata_set_batch(msa_sparse_metadata* metadata, const msa_batch* batch) {
+  return guarded([&] {
+    Reader reader("sparse_metadata_set_batch");
+    require_pointers(reader, {{"metadata", metadata}, {"batch", batch}});
+    const msa::BatchMetadata given = reader.batch(batch);
+    reader.done();
+    metadata->metadata.batch = given;
   });
 }
 

@@ -46,3 +46,5 @@ float to_float(uint16_t bf16);
 void test_operators(void);
 void test_errors(void);
 void test_serving(void);
+void test_device(void);
+void test_layer(void);

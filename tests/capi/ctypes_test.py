@@ -1,5 +1,5 @@
 # Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
-"""The C ABI from Python's ctypes, standard library only: handles, one call and one error.
+"""The C ABI from Python's ctypes, standard library only: questions, handles, calls and one error.
 
 Usage: ctypes_test.py path/to/libmsa.so
 """
@@ -108,6 +108,99 @@ class PageRequest(Structure):
     ]
 
 
+class BackendInfo(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("name", c_char_p),
+        ("reasons", POINTER(c_char_p)),
+        ("num_reasons", c_int64),
+    ]
+
+
+class CpuInfo(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("isa", c_char_p),
+        ("available", POINTER(c_char_p)),
+        ("num_available", c_int64),
+        ("threads", c_int64),
+    ]
+
+
+class KVLayoutList(Structure):
+    _fields_ = [("layouts", POINTER(c_int32)), ("count", c_int64)]
+
+
+class LayerContext(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("name", c_char_p),
+        ("topk_indices", Tensor),
+        ("k_scale", Scale),
+        ("v_scale", Scale),
+    ]
+
+
+class LayerMetadata(Structure):
+    _fields_ = [("layer", c_char_p), ("metadata", c_void_p)]
+
+
+class ForwardContext(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("metadata", POINTER(LayerMetadata)),
+        ("num_metadata", c_int64),
+        ("workspace_cap", c_size_t),
+        ("workspace", Workspace),
+        ("stream", c_void_p),
+    ]
+
+
+class SparseImplConfig(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("num_heads", c_int64),
+        ("num_kv_heads", c_int64),
+        ("scale", c_float),
+        ("kv_cache_dtype", c_int32),
+        ("invariant", c_int32),
+    ]
+
+
+class SparseForwardArgs(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("layer", POINTER(LayerContext)),
+        ("query", Tensor),
+        ("kv_cache", Tensor),
+        ("output", Tensor),
+        ("context", POINTER(ForwardContext)),
+    ]
+
+
+def check_what_serves(msa):
+    """Backends, instruction sets and layouts."""
+    count, info, cpu = c_int64(), BackendInfo(), CpuInfo()
+    msa.msa_backend_info_init(byref(info), c_size_t(ctypes.sizeof(info)))
+    msa.msa_cpu_info_init(byref(cpu), c_size_t(ctypes.sizeof(cpu)))
+    assert msa.msa_backend_count(byref(count)) == 0
+    on = []
+    for index in range(count.value):
+        assert msa.msa_get_backend_info(c_int64(index), byref(info)) == 0
+        reasons = info.reasons[: info.num_reasons]
+        assert all(reasons), reasons
+        if not reasons:
+            on.append(info.name)
+    assert on.count(b"cpu") == 1, on
+    assert msa.msa_get_cpu_info(byref(cpu)) == 0, msa.msa_last_error().decode()
+    assert cpu.isa in cpu.available[: cpu.num_available] and cpu.threads >= 1
+
+    users = (KVLayoutList * 2)(KVLayoutList(None, -1), KVLayoutList((c_int32 * 2)(3, 1), 2))
+    layouts = (c_int32 * 6)()
+    status = msa.msa_negotiate_layouts(users, c_int64(2), layouts, c_int64(6), byref(count))
+    assert status == 0 and layouts[: count.value] == [3, 1], layouts[: count.value]
+
+
 def pages_of_a_sequence(msa, tokens):
     """Pages that an allocator hands out for the tokens, its handles freed again."""
     config, request = PageAllocatorConfig(), PageRequest()
@@ -142,6 +235,7 @@ def main(path):
         return view
 
     assert pages_of_a_sequence(msa, 300) == [0, 1, 2]
+    check_what_serves(msa)
 
     # Values are 0, 1 and 2 by page, all logits equal: blocks 0 and 2 are pages 2 and 1.
     zeros = lambda n: array.array("H", bytes(2 * n))
@@ -185,6 +279,26 @@ def main(path):
     assert set(out) == {0x3FDF}, sorted(set(out))  # bf16((128 * 2 + 44) / 172)
     assert msa.msa_last_backend() == b"cpu"
 
+    # The same step as an engine's layer.
+    config, layer, context = SparseImplConfig(), LayerContext(), ForwardContext()
+    forward, impl, again = SparseForwardArgs(), c_void_p(), zeros(4 * 128)
+    msa.msa_sparse_impl_config_init(byref(config), c_size_t(ctypes.sizeof(config)))
+    msa.msa_layer_context_init(byref(layer), c_size_t(ctypes.sizeof(layer)))
+    msa.msa_forward_context_init(byref(context), c_size_t(ctypes.sizeof(context)))
+    msa.msa_sparse_forward_args_init(byref(forward), c_size_t(ctypes.sizeof(forward)))
+    config.num_heads, config.num_kv_heads = 4, 1
+    assert msa.msa_sparse_impl_create(byref(config), byref(impl)) == 0
+    layer.name, layer.topk_indices = b"layer", args.selection
+    context.metadata = ctypes.pointer(LayerMetadata(b"layer", metadata))
+    context.num_metadata, context.workspace = 1, args.workspace
+    forward.layer, forward.context = ctypes.pointer(layer), ctypes.pointer(context)
+    forward.query, forward.kv_cache = dense(q, BF16, 1, 512), args.kv_cache.packed
+    forward.output = dense(again, BF16, 1, 512)
+    status = msa.msa_sparse_impl_forward(impl, byref(forward))
+    assert status == 0, msa.msa_last_error().decode()
+    assert again == out
+
+    msa.msa_sparse_impl_destroy(impl)
     msa.msa_sparse_metadata_destroy(metadata)
     msa.msa_metadata_builder_destroy(builder)
 
@@ -194,7 +308,7 @@ def main(path):
     text = msa.msa_last_error().decode()
     assert text.startswith("attend: argument 'q'") and "64" in text, text
     assert bytes(out) == before
-    print("msa", msa.msa_version().decode(), "through ctypes: handles, one call, one error")
+    print("msa", msa.msa_version().decode(), "through ctypes: questions, handles, calls, one error")
 
 
 if __name__ == "__main__":

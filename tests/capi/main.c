@@ -27,9 +27,11 @@ float to_float(uint16_t bf16) {
 }
 
 int main(void) {
+  test_device(); /* first: it needs a process that has served no call */
   test_operators();
   test_errors();
   test_serving();
+  test_layer();
   if (failures == 0) printf("all checks passed\n");
   return failures == 0 ? 0 : 1;
 }
