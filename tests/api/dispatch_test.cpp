@@ -73,8 +73,27 @@ TEST(Dispatch, MsaBackendForcesOneByName) {
     EXPECT_NO_THROW(attend(call.args));
   }
   const ScopedEnv env("MSA_BACKEND", "abacus");
-  EXPECT_THAT(error_of([&] { attend(call.args); }, ErrorCode::unsupported),
+  EXPECT_THAT(error_of([&] { attend(call.args); }, ErrorCode::invalid_argument),
               HasSubstr("MSA_BACKEND is 'abacus'; allowed in this build: "));
+}
+
+TEST(Dispatch, MsaCheckIsOnOrOffAndNothingElse) {
+  testing::MergeCall merge;  // nothing of it is ever read for a check
+  for (const char* value : {"", "0", "1"}) {
+    const ScopedEnv env("MSA_CHECK", value);
+    EXPECT_NO_THROW(merge_states(merge.args)) << value;
+  }
+  for (const char* value : {"7", "on", "true", "01", " 1"}) {
+    const ScopedEnv env("MSA_CHECK", value);
+    const std::string text = "MSA_CHECK is '" + std::string(value) + "'; allowed: 0, 1";
+    EXPECT_THAT(error_of([&] { merge_states(merge.args); }, ErrorCode::invalid_argument),
+                HasSubstr(text));
+    testing::LayerStepCall step;
+    const auto before = step.memory->contents();
+    EXPECT_THAT(error_of([&] { layer_step(step.args); }, ErrorCode::invalid_argument),
+                HasSubstr(text));
+    EXPECT_EQ(step.memory->contents(), before);
+  }
 }
 
 TEST(Dispatch, NoBackendForTheDeviceIsAnErrorWithReasons) {
