@@ -35,7 +35,7 @@ test: ## install what is missing, build everything, run all tests
 check: format-check docs tidy asan tsan fuzz ## the quality gates, one after the other
 
 format-check: ## sources are formatted
-	@tools/install_deps test
+	@tools/install_deps gates
 	git ls-files '*.h' '*.cpp' '*.c' '*.cu' '*.cuh' | xargs clang-format-14 --dry-run --Werror
 
 TIDY = cmake -S . -B $(BUILD)/tidy $(CMAKE_FLAGS) $(CLANG) -DMSA_CUDA=OFF $(LOWEST) && tools/run_tidy $(BUILD)/tidy $(JOBS)
@@ -43,34 +43,34 @@ TIDY = cmake -S . -B $(BUILD)/tidy $(CMAKE_FLAGS) $(CLANG) -DMSA_CUDA=OFF $(LOWE
 # Of these checks the first two are most of an hour, and the last two, which ask about names and about string_view(nullptr), a quarter
 # of what is left.
 tidy: ## clang-tidy over src/ and tests/, all checks that a run of CI has the time for; findings are errors
-	@tools/install_deps test
+	@tools/install_deps gates
 	$(TIDY) --checks=-clang-analyzer-*,-performance-unnecessary-value-param,-bugprone-reserved-identifier,-bugprone-stringview-nullptr
 
 tidy-deep: ## clang-tidy with the checks that take most of an hour, the static analyzer's
-	@tools/install_deps test
+	@tools/install_deps gates
 	$(TIDY)
 
 docs: ## the public headers' documentation is complete
-	@tools/install_deps test
+	@tools/install_deps gates
 	doxygen docs/Doxyfile
 
 # One build for the suite and for the fuzzers.
 ASAN = cmake -S . -B $(BUILD)/asan $(CMAKE_FLAGS) $(SANITIZED) -DMSA_SANITIZE=address,undefined -DMSA_BUILD_FUZZ=ON -DMSA_FUZZ_SECONDS=$(FUZZ_SECONDS)
 
 asan: ## the suite under the address and undefined-behaviour sanitizers
-	@tools/install_deps test
+	@tools/install_deps gates
 	$(ASAN)
 	cmake --build $(BUILD)/asan -j $(JOBS)
 	$(CTEST) --test-dir $(BUILD)/asan -LE fuzz
 
 tsan: ## the thread pool and calls from several threads under the thread sanitizer
-	@tools/install_deps test
+	@tools/install_deps gates
 	cmake -S . -B $(BUILD)/tsan $(CMAKE_FLAGS) $(SANITIZED) -DMSA_SANITIZE=thread -DMSA_BUILD_CLI=OFF
 	cmake --build $(BUILD)/tsan -j $(JOBS) --target msa_thread_tests
 	$(CTEST) --test-dir $(BUILD)/tsan -L threads
 
 fuzz: ## each libFuzzer target under the same sanitizers for FUZZ_SECONDS (30)
-	@tools/install_deps test
+	@tools/install_deps gates
 	$(ASAN)
 	cmake --build $(BUILD)/asan -j $(JOBS) --target msa_fuzz
 	$(CTEST) --test-dir $(BUILD)/asan -L fuzz

@@ -47,7 +47,7 @@ struct AttendArgs {
 /// neither read nor written.
 ///
 /// \throws Error listing every argument that is wrong; nothing is written then.
-/// Source: contract section 5; the seed's msa_sparse_decode_attention and msa_sparse_attention.
+/// Source: contract section 5; FlashInfer's msa_sparse_decode_attention, msa_sparse_attention.
 MSA_API void attend(const AttendArgs& args);
 
 /// Bytes of workspace that `attend(args)` needs on the backend that will serve it: a function of

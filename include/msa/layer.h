@@ -19,7 +19,7 @@
 
 /// \file
 /// The serving layer: what an engine's attention backend is made of. `SparseBackend` and
-/// `SparseImpl` are the seed's two classes.
+/// `SparseImpl` are the two classes of vLLM's backend for MiniMax-M3 (sparse_attention_flashinfer).
 
 namespace msa {
 
@@ -131,7 +131,7 @@ struct ForwardContext {
   Stream stream;                                      ///< where the calls run
 };
 
-/// The attention of one layer: the seed's impl class.
+/// The attention of one layer: the class that vLLM calls a backend's impl.
 class MSA_API SparseImpl {
  public:
   /// What is fixed for a layer.

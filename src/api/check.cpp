@@ -378,7 +378,11 @@ std::int64_t check_kv_cache(Checker& check, const ConstKVCache& cache, bool outp
 
 bool metadata_checks_enabled() {
   const char* value = std::getenv("MSA_CHECK");
-  return value != nullptr && std::string_view(value) == "1";
+  const std::string_view text = value == nullptr ? "" : value;
+  if (text.empty() || text == "0") return false;
+  if (text == "1") return true;
+  throw Error(ErrorCode::invalid_argument,
+              cat("environment variable MSA_CHECK is '", text, "'; allowed: 0, 1"));
 }
 
 }  // namespace msa

@@ -140,7 +140,8 @@ class Checker {
 /// where the shape cannot tell. `output`: the call writes it.
 std::int64_t check_kv_cache(Checker& check, const ConstKVCache& cache, bool output);
 
-/// True where MSA_CHECK=1 asks for the validation of metadata in memory.
+/// True where MSA_CHECK=1 asks for the validation of metadata in memory; 0 and nothing do not.
+/// \throws Error for any other value: a check that was asked for must not silently stay away.
 bool metadata_checks_enabled();
 
 }  // namespace msa

@@ -46,8 +46,8 @@ std::vector<const Backend*> eligible_backends() {
     if (std::string(wanted) == backend->name()) return {backend};
     allowed += (allowed.empty() ? "" : ", ") + std::string(backend->name());
   }
-  throw Error(ErrorCode::unsupported, cat("environment variable MSA_BACKEND is '", wanted,
-                                          "'; allowed in this build: ", allowed));
+  throw Error(ErrorCode::invalid_argument, cat("environment variable MSA_BACKEND is '", wanted,
+                                               "'; allowed in this build: ", allowed));
 }
 
 }  // namespace msa

@@ -86,7 +86,8 @@ void check_arguments(Checker& check, const char* op, const Args& args, Validator
                      MemoryCheck<Args> check_memory) {
   validate(check, args);
   check.raise();
-  if (check_memory == nullptr || !metadata_checks_enabled()) return;
+  // The switch first: a wrong value of it is an error of every call.
+  if (!metadata_checks_enabled() || check_memory == nullptr) return;
   HostReader host = host_reader(op, args);
   check_memory(check, args, host);
   check.raise();

@@ -58,7 +58,7 @@ class Info final : public Command {
                       gpu.multiprocessors, format_bytes(static_cast<double>(gpu.memory))));
     }
     console.print("\nbackends, in the order in which calls try them\n");
-    for (const BackendInfo& backend : backends()) {
+    for (const BackendInfo& backend : usable_backends()) {
       const bool on = backend.reasons.empty();
       console.print("  {:<12}{}\n", backend.name,
                     on ? console.styled(Style::good, "on")

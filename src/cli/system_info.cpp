@@ -71,6 +71,19 @@ std::string problem_of(Function function) {
   return "";
 }
 
+/// \throws Error where MSA_BACKEND leaves no backend that could serve a call.
+void check_some_backend_is_on() {
+  Reasons reasons;
+  for (const Backend* backend : eligible_backends()) {
+    const Reasons off = backend->unavailable();
+    if (off.empty()) return;
+    reasons.insert(reasons.end(), off.begin(), off.end());
+  }
+  throw Error(ErrorCode::unsupported,
+              fmt::format("MSA_BACKEND is '{}', which is off: {}", std::getenv("MSA_BACKEND"),
+                          fmt::join(reasons, "; ")));
+}
+
 Json cuda_json() {
   const CudaInfo info = cuda_info();
   if (info.compiled.empty()) return {};
@@ -89,7 +102,7 @@ Json cuda_json() {
 
 Json backends_json() {
   Json list = Json::array();
-  for (const BackendInfo& backend : backends()) {
+  for (const BackendInfo& backend : usable_backends()) {
     list.push_back({{"name", backend.name},
                     {"available", backend.reasons.empty()},
                     {"reasons", backend.reasons}});
@@ -144,14 +157,28 @@ CpuInfo usable_cpu_info() {
   return info;
 }
 
+std::vector<BackendInfo> usable_backends() {
+  std::vector<BackendInfo> all = backends();
+  std::vector<const Backend*> eligible;
+  if (!problem_of([&] { eligible = eligible_backends(); }).empty()) return all;
+  for (BackendInfo& info : all) {
+    const auto is_this = [&](const Backend* backend) { return info.name == backend->name(); };
+    if (std::any_of(eligible.begin(), eligible.end(), is_this)) continue;
+    info.reasons.insert(info.reasons.begin(),
+                        fmt::format("MSA_BACKEND is '{}'", std::getenv("MSA_BACKEND")));
+  }
+  return all;
+}
+
 std::vector<std::pair<std::string, std::string>> switch_problems() {
   std::vector<std::pair<std::string, std::string>> problems;
   const auto look = [&](const char* variable, const std::string& problem) {
     if (!problem.empty()) problems.emplace_back(variable, problem);
   };
-  look("MSA_BACKEND", problem_of([] { eligible_backends(); }));
+  look("MSA_BACKEND", problem_of([] { check_some_backend_is_on(); }));
   look("MSA_CPU_ISA", problem_of([] { cpu::chosen_isa(); }));
   look("MSA_THREADS", problem_of([] { cpu::num_threads(); }));
+  look("MSA_CHECK", problem_of([] { metadata_checks_enabled(); }));
   return problems;
 }
 

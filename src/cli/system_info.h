@@ -52,6 +52,10 @@ CudaInfo cuda_info();
 /// where the switch for it names nothing that exists.
 CpuInfo usable_cpu_info();
 
+/// The backends in the order in which calls try them; the reasons against one that MSA_BACKEND
+/// shuts out say so.
+std::vector<BackendInfo> usable_backends();
+
 /// Environment variables whose values no call would accept, with the reason in words.
 std::vector<std::pair<std::string, std::string>> switch_problems();
 

@@ -2,9 +2,11 @@
 #include "verify/verify.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "api/dispatch.h"
 #include "cli/command.h"
 #include "cli/filter.h"
 #include "cli/system_info.h"
@@ -64,8 +66,9 @@ class Verify final : public Command {
       for (const Case& c : cases) fmt::print("{}\n", full_name(c));
       return exit_ok;
     }
+    metadata_checks_enabled();  // a wrong MSA_CHECK is wrong usage, not a failure of each case
     const std::vector<Target> targets = chosen_targets();
-    if (targets.empty()) throw Error(ErrorCode::unsupported, "no backend to verify");
+    if (targets.empty()) refuse_to_verify();
 
     Progress progress(console, "verify", "cases",
                       static_cast<std::int64_t>(cases.size() * targets.size()));
@@ -95,14 +98,30 @@ class Verify final : public Command {
     return cases;
   }
 
+  /// Those of the backends that calls may use: a target's cases choose their backend themselves,
+  /// whatever MSA_BACKEND says.
   std::vector<Target> chosen_targets() const {
     const std::string chosen = "cpu-" + cpu_info().isa;
+    const std::vector<const Backend*> eligible = eligible_backends();
     std::vector<Target> targets;
     for (Target& target : verify::targets()) {
+      const auto serves = [&](const Backend* backend) { return target.backend == backend->name(); };
+      if (std::none_of(eligible.begin(), eligible.end(), serves)) continue;
       const bool cpu = target.device.type == DeviceType::cpu;
       if (all_isas_ || !cpu || target.name == chosen) targets.push_back(std::move(target));
     }
     return targets;
+  }
+
+  [[noreturn]] static void refuse_to_verify() {
+    std::vector<std::string> reasons;
+    for (const BackendInfo& backend : usable_backends()) {
+      for (const std::string& reason : backend.reasons) {
+        reasons.push_back(fmt::format("verify: backend {} is off: {}", backend.name, reason));
+      }
+    }
+    reasons.emplace_back("verify: no backend is left that could be verified");
+    throw Error(ErrorCode::unsupported, std::move(reasons));
   }
 
   /// Runs the cases from `i` that share its operator and group; moves `i` behind them.

@@ -1,9 +1,11 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #include "cpu/isa.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
+#include <iterator>
 
 #include "cpu/parallel.h"
 #include "hwy/detect_targets.h"
@@ -39,9 +41,13 @@ Isa choose() {
     if (std::string(wanted) == name(isa)) return isa;
     allowed += (allowed.empty() ? "" : ", ") + std::string(name(isa));
   }
-  throw Error(ErrorCode::unsupported, "environment variable MSA_CPU_ISA is '" +
-                                          std::string(wanted) +
-                                          "'; allowed on this machine: " + allowed);
+  // Another machine may have a set that exists; a name that does not exist is a slip.
+  constexpr Isa all[] = {Isa::baseline, Isa::avx2, Isa::avx512};
+  const bool exists = std::any_of(std::begin(all), std::end(all),
+                                  [&](Isa isa) { return std::string(wanted) == name(isa); });
+  throw Error(exists ? ErrorCode::unsupported : ErrorCode::invalid_argument,
+              "environment variable MSA_CPU_ISA is '" + std::string(wanted) +
+                  "'; allowed on this machine: " + allowed);
 }
 
 }  // namespace

@@ -27,6 +27,31 @@ void name_batch(std::vector<Argument>& arguments, BatchMetadata& b) {
   arguments.push_back({"context_lens", &b.context_lens});
 }
 
+/// Tokens in slots 0, 130, none and 260 of the main cache, one slot further in the index cache.
+WriteCacheArgs write_args(Memory& memory, std::int64_t tokens) {
+  const std::vector<std::int64_t> positions = {0, 1, 2, 3}, slots = {0, 130, -1, 260},
+                                  index_slots = {1, 131, -1, 261};
+  const auto first = [&](const std::vector<std::int64_t>& all) {
+    return memory.i64({all.begin(), all.begin() + tokens}, {tokens});
+  };
+  WriteCacheArgs args;
+  args.num_tokens = tokens;
+  args.qkv = memory.dense(DType::bf16, {tokens, (4 + 2 * 2 + 3) * 128});
+  args.positions = first(positions);
+  args.cos_sin = memory.dense(DType::f32, {8, 64});
+  args.q_norm = memory.dense(DType::bf16, {128});
+  args.k_norm = memory.dense(DType::bf16, {128});
+  args.index_q_norm = memory.dense(DType::bf16, {128});
+  args.index_k_norm = memory.dense(DType::bf16, {128});
+  args.slot_mapping = first(slots);
+  args.index_slot_mapping = first(index_slots);
+  args.q_out = memory.dense(DType::bf16, {tokens, 4, 128});
+  args.kv_cache = KVCache(memory.dense(DType::bf16, {4, 2, 128, 256}));
+  args.index_q_out = memory.dense(DType::bf16, {tokens, 2, 128});
+  args.index_cache = memory.dense(DType::bf16, {4, 128, 128});
+  return args;
+}
+
 template <class Args>
 Workspace give_workspace(Memory& memory, const Args& args) {
   const std::size_t bytes = workspace_size(args);
@@ -61,6 +86,7 @@ Call attend_call(bool packed) {
     name_parts(c.arguments, a.kv_cache);
   }
   name_batch(c.arguments, a.batch);
+  c.scales = {{"k_scale", &a.k_scale}, {"v_scale", &a.v_scale}};
   return c;
 }
 
@@ -109,28 +135,33 @@ Call merge_states_call() {
   return c;
 }
 
+/// All but the main cache.
+std::vector<Argument> write_arguments(WriteCacheArgs& a) {
+  return {{"qkv", &a.qkv},
+          {"positions", &a.positions},
+          {"cos_sin", &a.cos_sin, true, true, {0}},
+          {"q_norm", &a.q_norm},
+          {"k_norm", &a.k_norm},
+          {"index_q_norm", &a.index_q_norm},
+          {"index_k_norm", &a.index_k_norm},
+          {"slot_mapping", &a.slot_mapping},
+          {"index_slot_mapping", &a.index_slot_mapping},
+          {"q_out", &a.q_out, true, true, {}, {{1, "qkv"}}},
+          {"index_q_out", &a.index_q_out, true, true, {}, {{1, "qkv"}}},
+          {"index_cache", &a.index_cache, true, true, {0}}};
+}
+
 Call write_cache_call(bool packed) {
   auto call = std::make_shared<WriteCall>();
   WriteCacheArgs& a = call->args;
   if (!packed) a.kv_cache = split_cache(*call->memory, DType::bf16);
-  Call c{"write_cache", {}, [call] { write_cache(call->args); }, call->memory};
-  c.arguments = {{"qkv", &a.qkv},
-                 {"positions", &a.positions},
-                 {"cos_sin", &a.cos_sin, true, true, {0}},
-                 {"q_norm", &a.q_norm},
-                 {"k_norm", &a.k_norm},
-                 {"index_q_norm", &a.index_q_norm},
-                 {"index_k_norm", &a.index_k_norm},
-                 {"slot_mapping", &a.slot_mapping},
-                 {"index_slot_mapping", &a.index_slot_mapping},
-                 {"q_out", &a.q_out, true, true, {}, {{1, "qkv"}}},
-                 {"index_q_out", &a.index_q_out, true, true, {}, {{1, "qkv"}}},
-                 {"index_cache", &a.index_cache, true, true, {0}}};
+  Call c{"write_cache", write_arguments(a), [call] { write_cache(call->args); }, call->memory};
   if (packed) {
     c.arguments.push_back({"kv_cache", &a.kv_cache.packed, true, true, {0}, {{1, "qkv"}}});
   } else {
     name_parts(c.arguments, a.kv_cache);
   }
+  c.scales = {{"k_scale", &a.k_scale}, {"v_scale", &a.v_scale}};
   return c;
 }
 
@@ -150,6 +181,7 @@ Call insert_cache_call(bool packed) {
   } else {
     name_parts(c.arguments, a.kv_cache);
   }
+  c.scales = {{"k_scale", &a.k_scale}, {"v_scale", &a.v_scale}};
   return c;
 }
 
@@ -163,7 +195,25 @@ Call copy_pages_call() {
   return c;
 }
 
+Call layer_step_call() {
+  auto state = std::make_shared<LayerStepCall>();
+  LayerStepArgs& a = state->args;
+  Call c{"layer_step", write_arguments(a.write), [state] { layer_step(state->args); },
+         state->memory};
+  c.arguments.push_back({"kv_cache", &a.write.kv_cache.packed, true, true, {0}, {{1, "qkv"}}});
+  c.arguments.push_back({"selection", &a.index.selection, false, true, {2}});
+  c.arguments.push_back({"out", &a.attend.out});
+  c.arguments.push_back({"lse", &a.attend.lse, false, false});
+  name_batch(c.arguments, a.index.batch);
+  name_batch(c.arguments, a.attend.batch);
+  c.scales = {{"k_scale", &a.write.k_scale}, {"v_scale", &a.write.v_scale}};
+  c.parts = layer_step_parts;
+  return c;
+}
+
 }  // namespace
+
+const std::vector<std::string> layer_step_parts = {"write_cache", "index_blocks", "attend"};
 
 AttendCall::AttendCall() {
   args.batch = small_batch(*memory);
@@ -183,21 +233,16 @@ IndexCall::IndexCall() {
   args.workspace = give_workspace(*memory, args);
 }
 
-WriteCall::WriteCall() {
-  args.num_tokens = 3;
-  args.qkv = memory->dense(DType::bf16, {3, (4 + 2 * 2 + 3) * 128});
-  args.positions = memory->i64({0, 1, 2}, {3});
-  args.cos_sin = memory->dense(DType::f32, {8, 64});
-  args.q_norm = memory->dense(DType::bf16, {128});
-  args.k_norm = memory->dense(DType::bf16, {128});
-  args.index_q_norm = memory->dense(DType::bf16, {128});
-  args.index_k_norm = memory->dense(DType::bf16, {128});
-  args.slot_mapping = memory->i64({0, 130, -1}, {3});
-  args.index_slot_mapping = memory->i64({1, 131, -1}, {3});
-  args.q_out = memory->dense(DType::bf16, {3, 4, 128});
-  args.kv_cache = KVCache(memory->dense(DType::bf16, {4, 2, 128, 256}));
-  args.index_q_out = memory->dense(DType::bf16, {3, 2, 128});
-  args.index_cache = memory->dense(DType::bf16, {4, 128, 128});
+WriteCall::WriteCall() { args = write_args(*memory, 3); }
+
+LayerStepCall::LayerStepCall() {
+  args.write = write_args(*memory, 4);
+  args.index.batch = small_batch(*memory);
+  args.index.selection = memory->dense(DType::i32, {4, 2, 2});
+  args.attend.batch = small_batch(*memory);
+  args.attend.out = memory->dense(DType::bf16, {4, 4, 128});
+  args.attend.lse = memory->dense(DType::f32, {4, 4});
+  args.index.workspace = give_workspace(*memory, args);
 }
 
 ScoresCall::ScoresCall() {
@@ -250,7 +295,7 @@ std::vector<std::function<Call()>> call_makers() {
           [] { return select_blocks_call(); },    [] { return merge_states_call(); },
           [] { return write_cache_call(true); },  [] { return write_cache_call(false); },
           [] { return insert_cache_call(true); }, [] { return insert_cache_call(false); },
-          [] { return copy_pages_call(); }};
+          [] { return copy_pages_call(); },       [] { return layer_step_call(); }};
 }
 
 }  // namespace msa::testing

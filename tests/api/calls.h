@@ -72,12 +72,20 @@ struct Argument {
   }
 };
 
+/// A scale argument of a call: a host number, in the place of which a test may put a tensor.
+struct ScaleArgument {
+  std::string name;
+  Scale* scale;
+};
+
 /// A valid call whose arguments a test may change before `run`.
 struct Call {
   std::string op;
   std::vector<Argument> arguments;
   std::function<void()> run;
   std::shared_ptr<Memory> memory;
+  std::vector<ScaleArgument> scales = {};
+  std::vector<std::string> parts = {};  ///< operators that speak for themselves in its errors
 };
 
 /// One maker an operator; each call has memory of its own.
@@ -124,5 +132,13 @@ struct CopyCall {
   CopyPagesArgs args;
   CopyCall();
 };
+struct LayerStepCall {
+  std::shared_ptr<Memory> memory = std::make_shared<Memory>();
+  LayerStepArgs args;
+  LayerStepCall();
+};
+
+/// The operators that layer_step's errors may come from.
+extern const std::vector<std::string> layer_step_parts;
 
 }  // namespace msa::testing

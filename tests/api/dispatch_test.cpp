@@ -2,8 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -70,8 +73,27 @@ TEST(Dispatch, MsaBackendForcesOneByName) {
     EXPECT_NO_THROW(attend(call.args));
   }
   const ScopedEnv env("MSA_BACKEND", "abacus");
-  EXPECT_THAT(error_of([&] { attend(call.args); }, ErrorCode::unsupported),
+  EXPECT_THAT(error_of([&] { attend(call.args); }, ErrorCode::invalid_argument),
               HasSubstr("MSA_BACKEND is 'abacus'; allowed in this build: "));
+}
+
+TEST(Dispatch, MsaCheckIsOnOrOffAndNothingElse) {
+  testing::MergeCall merge;  // nothing of it is ever read for a check
+  for (const char* value : {"", "0", "1"}) {
+    const ScopedEnv env("MSA_CHECK", value);
+    EXPECT_NO_THROW(merge_states(merge.args)) << value;
+  }
+  for (const char* value : {"7", "on", "true", "01", " 1"}) {
+    const ScopedEnv env("MSA_CHECK", value);
+    const std::string text = "MSA_CHECK is '" + std::string(value) + "'; allowed: 0, 1";
+    EXPECT_THAT(error_of([&] { merge_states(merge.args); }, ErrorCode::invalid_argument),
+                HasSubstr(text));
+    testing::LayerStepCall step;
+    const auto before = step.memory->contents();
+    EXPECT_THAT(error_of([&] { layer_step(step.args); }, ErrorCode::invalid_argument),
+                HasSubstr(text));
+    EXPECT_EQ(step.memory->contents(), before);
+  }
 }
 
 TEST(Dispatch, NoBackendForTheDeviceIsAnErrorWithReasons) {
@@ -87,13 +109,109 @@ TEST(Dispatch, NoBackendForTheDeviceIsAnErrorWithReasons) {
               HasSubstr("index_blocks: backend cpu cannot serve the call: "));
 }
 
+/// Runs a call with workspaces that are missing or a byte too short; each must be refused with the
+/// size that it has and the size that it needs, before anything is written.
+template <class Args, class Run>
+void expect_short_workspaces_refused(const testing::Memory& memory, const Args& args,
+                                     Workspace& workspace, const std::string& op, Run run) {
+  SCOPED_TRACE(op);
+  const std::size_t needed = workspace_size(args);
+  ASSERT_GT(needed, 1U);
+  std::vector<char> enough(needed);
+  const Workspace wrong[] = {
+      {}, {nullptr, needed}, {enough.data(), 0}, {enough.data(), 1}, {enough.data(), needed - 1}};
+  const auto before = memory.contents();
+  for (const Workspace& given : wrong) {
+    workspace = given;
+    const std::string text = error_of([&] { run(args); }, ErrorCode::workspace);
+    EXPECT_THAT(text, ::testing::StartsWith(op + ": argument 'workspace' has " +
+                                            std::to_string(given.bytes) + " bytes at "));
+    EXPECT_THAT(text,
+                HasSubstr("; allowed: at least workspace_size(args) = " + std::to_string(needed)));
+    EXPECT_EQ(memory.contents(), before);
+  }
+  workspace = {enough.data(), needed};
+  EXPECT_NO_THROW(run(args));
+  EXPECT_NE(memory.contents(), before);
+}
+
+/// Long enough for the indexer to split a row's blocks.
+constexpr std::int64_t split_seq_len = 4096;
+/// Wide enough for attend to split a decode row's blocks.
+constexpr std::int64_t split_topk = 64;
+
 TEST(Dispatch, AShortWorkspaceIsRefusedWithBothSizes) {
-  testing::IndexCall call;
-  call.args.workspace = {};
-  const std::size_t needed = workspace_size(call.args);
-  if (needed == 0) GTEST_SKIP() << "this shape needs no workspace";
-  EXPECT_THAT(error_of([&] { index_blocks(call.args); }, ErrorCode::workspace),
-              HasSubstr("'workspace' has 0 bytes at "));
+  testing::AttendCall call;
+  call.args.selection = call.memory->dense(DType::i32, {4, 2, split_topk});
+  std::memset(call.args.lse.data, 0xff, sizeof(float));  // what the call is seen to write
+  expect_short_workspaces_refused(*call.memory, call.args, call.args.workspace, "attend",
+                                  [](const AttendArgs& args) { attend(args); });
+  testing::IndexCall index;
+  index.args.batch.max_seq_len = split_seq_len;
+  expect_short_workspaces_refused(*index.memory, index.args, index.args.workspace, "index_blocks",
+                                  [](const IndexArgs& args) { index_blocks(args); });
+}
+
+// index_blocks and attend share the workspace; each says what it needs itself.
+TEST(Dispatch, AShortWorkspaceOfALayerStepIsRefusedBeforeTheCacheIsWritten) {
+  testing::LayerStepCall by_index;
+  std::memset(by_index.args.attend.lse.data, 0xff, sizeof(float));
+  by_index.args.index.batch.max_seq_len = split_seq_len;
+  expect_short_workspaces_refused(*by_index.memory, by_index.args, by_index.args.index.workspace,
+                                  "index_blocks",
+                                  [](const LayerStepArgs& args) { layer_step(args); });
+  testing::LayerStepCall by_attend;
+  by_attend.args.index.selection = by_attend.memory->dense(DType::i32, {4, 2, split_topk});
+  expect_short_workspaces_refused(*by_attend.memory, by_attend.args, by_attend.args.index.workspace,
+                                  "attend", [](const LayerStepArgs& args) { layer_step(args); });
+}
+
+// On the CPU these keep nothing between their passes.
+TEST(Dispatch, WhereNothingIsNeededNoWorkspaceIsEnough) {
+  testing::ScoresCall scores;
+  EXPECT_EQ(workspace_size(scores.args), 0U);
+  scores.args.workspace = {};
+  EXPECT_NO_THROW(index_scores(scores.args));
+  testing::SelectCall select;
+  EXPECT_EQ(workspace_size(select.args), 0U);
+  select.args.workspace = {};
+  EXPECT_NO_THROW(select_blocks(select.args));
+}
+
+/// bf16 numbers from 1 to 2 that differ from row to row.
+void fill_varied(const ConstTensor& view) {
+  auto* const bits = static_cast<std::uint16_t*>(const_cast<void*>(view.data));
+  for (std::int64_t i = 0; i < view.numel(); ++i) {
+    bits[i] = static_cast<std::uint16_t>(0x3f80 + (i * 37 + i / 128) % 128);
+  }
+}
+
+// Below the smallest chunk the CPU works without a workspace: no cap is wrong, and none shows.
+TEST(Dispatch, EveryWorkspaceCapIsServedWithTheSameBits) {
+  const std::size_t caps[] = {default_workspace_cap, 0, 1, 4096, SIZE_MAX};
+  std::vector<std::deque<std::vector<std::byte>>> results;
+  for (const std::size_t cap : caps) {
+    testing::AttendCall call;
+    call.args.selection = call.memory->dense(DType::i32, {4, 2, split_topk});
+    call.args.workspace_cap = cap;
+    fill_varied(call.args.q);
+    fill_varied(call.args.kv_cache.packed);
+    testing::IndexCall index;
+    fill_varied(index.args.index_q);
+    fill_varied(index.args.index_cache);
+    index.args.batch.max_seq_len = split_seq_len;
+    index.args.workspace_cap = cap;
+    const std::size_t sizes[] = {workspace_size(call.args), workspace_size(index.args)};
+    std::vector<char> memory(std::max(sizes[0], sizes[1]));
+    for (const std::size_t size : sizes) EXPECT_LE(size, cap);
+    call.args.workspace = {memory.data(), sizes[0]};
+    index.args.workspace = {memory.data(), sizes[1]};
+    attend(call.args);
+    index_blocks(index.args);
+    results.push_back(call.memory->contents());
+    for (const auto& block : index.memory->contents()) results.back().push_back(block);
+    EXPECT_EQ(results.back(), results.front()) << cap;
+  }
 }
 
 TEST(MsaCheck, ReportsMetadataThatTheOperatorsSurvive) {

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "calls.h"
@@ -13,10 +14,10 @@ using ::testing::AllOf;
 using testing::Argument;
 using testing::Call;
 using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 /// Runs a broken call; fails unless it is refused with a text that has all of `parts`, every line
-/// starts with the operator's name, and no byte of the call's memory changed.
+/// starts with the operator's name (or that of one of its parts), and no byte of the call's memory
+/// changed.
 void expect_refused(const Call& call, const std::vector<std::string>& parts,
                     ErrorCode code = ErrorCode::invalid_argument) {
   const auto before = call.memory->contents();
@@ -26,7 +27,13 @@ void expect_refused(const Call& call, const std::vector<std::string>& parts,
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), code) << error.what();
     for (const std::string& part : parts) EXPECT_THAT(error.what(), HasSubstr(part));
-    for (const std::string& line : error.failures()) EXPECT_THAT(line, StartsWith(call.op + ": "));
+    std::vector<std::string> names = call.parts;
+    names.push_back(call.op);
+    for (const std::string& line : error.failures()) {
+      EXPECT_TRUE(std::any_of(names.begin(), names.end(), [&](const auto& name) {
+        return line.starts_with(name + ": ");
+      })) << line;
+    }
   }
   EXPECT_EQ(before, call.memory->contents()) << "outputs must be untouched";
 }
@@ -149,30 +156,69 @@ TEST(Validation, EveryFaultOfEveryTensorIsRefusedByNameAndNothingIsWritten) {
       }
     }
   }
-  EXPECT_GT(broken, 700);
+  EXPECT_GT(broken, 1400);
 }
 
-TEST(Validation, ImpossibleRanksOfScalesAreRefused) {
-  for (const int rank : impossible_ranks) {
-    const std::string text = "_scale' has rank " + std::to_string(rank) + "; allowed: 0 to 5";
-    const auto scale = [rank](testing::Memory& memory) {
-      Scale scale(ConstTensor(memory.dense(DType::f32, {1})));
-      scale.tensor.rank = rank;
-      return scale;
-    };
-    testing::AttendCall attend_call;
-    attend_call.args.k_scale = attend_call.args.v_scale = scale(*attend_call.memory);
-    expect_refused({"attend", {}, [&] { attend(attend_call.args); }, attend_call.memory},
-                   {"argument 'k" + text, "argument 'v" + text});
-    testing::WriteCall write;
-    write.args.k_scale = write.args.v_scale = scale(*write.memory);
-    expect_refused({"write_cache", {}, [&] { write_cache(write.args); }, write.memory},
-                   {"argument 'k" + text, "argument 'v" + text});
-    testing::InsertCall insert;
-    insert.args.k_scale = insert.args.v_scale = scale(*insert.memory);
-    expect_refused({"insert_cache", {}, [&] { insert_cache(insert.args); }, insert.memory},
-                   {"argument 'k" + text, "argument 'v" + text});
+/// Ways to break the tensor of a scale; messages name the scale.
+std::vector<Fault> scale_faults() {
+  struct Change {
+    const char* name;
+    const char* text;
+    std::function<void(ConstTensor&)> change;
+  };
+  const Change changes[] = {
+      {"null", "has a null pointer", [](auto& t) { t.data = nullptr; }},
+      {"alignment", "is not aligned to its element size of 4 bytes",
+       [](auto& t) { t.data = static_cast<const char*>(t.data) + 2; }},
+      {"type", "is a tensor of dtype bf16", [](auto& t) { t.dtype = DType::bf16; }},
+      {"two factors", "scales per head or slot are not supported", [](auto& t) { t.shape[0] = 2; }},
+      {"no factor", "scales per head or slot are not supported", [](auto& t) { t.shape[0] = 0; }},
+      {"device", "is on device cuda:0",
+       [](auto& t) {
+         t.device = {DeviceType::cuda, 0};
+       }},
+      {"device type", "has device type -1; allowed: cpu, cuda, cuda_host",
+       [](auto& t) { t.device.type = static_cast<DeviceType>(-1); }},
+  };
+  std::vector<Fault> faults;
+  for (const Change& c : changes) {
+    faults.push_back({c.name, c.text, [change = c.change](const Argument& argument) {
+                        change(*std::get<ConstTensor*>(argument.view));
+                        return true;
+                      }});
   }
+  for (const int rank : impossible_ranks) {
+    faults.push_back({"rank " + std::to_string(rank),
+                      "has rank " + std::to_string(rank) + "; allowed: 0 to 5",
+                      always([rank](auto& t) { t.rank = rank; })});
+  }
+  return faults;
+}
+
+TEST(Validation, EveryFaultOfEveryScaleIsRefusedByNameAndNothingIsWritten) {
+  int broken = 0;
+  for (const auto& make : testing::call_makers()) {
+    for (std::size_t i = 0; i < make().scales.size(); ++i) {
+      const auto with_tensor = [&] {
+        Call call = make();
+        const Tensor one = call.memory->dense(DType::f32, {2}).narrow(0, 0, 1);
+        *one.ptr<float>() = 1;
+        *call.scales[i].scale = Scale(ConstTensor(one));
+        return call;
+      };
+      const Call whole = with_tensor();
+      EXPECT_NO_THROW(whole.run()) << whole.op;
+      for (const Fault& fault : scale_faults()) {
+        const Call call = with_tensor();
+        const testing::ScaleArgument& scale = call.scales[i];
+        SCOPED_TRACE(call.op + " " + scale.name + ": " + fault.name);
+        fault.break_it({scale.name, &scale.scale->tensor});
+        expect_refused(call, {"argument '" + scale.name + "' ", fault.text});
+        ++broken;
+      }
+    }
+  }
+  EXPECT_GT(broken, 100);
 }
 
 // What a call does not read may be garbage: here no request needs the batch's arrays.
@@ -249,13 +295,13 @@ struct NumberFault {
 };
 
 template <class CallType, class Run>
-void expect_number_faults(const std::vector<NumberFault<CallType>>& faults, const char* op,
-                          Run run) {
+void expect_number_faults(const std::vector<NumberFault<CallType>>& faults, const char* op, Run run,
+                          const std::vector<std::string>& parts = {}) {
   for (const auto& fault : faults) {
     CallType call;
     fault.change(call);
     SCOPED_TRACE(fault.text);
-    Call generic{op, {}, [&] { run(call.args); }, call.memory};
+    Call generic{op, {}, [&] { run(call.args); }, call.memory, {}, parts};
     expect_refused(generic, {fault.text});
   }
 }
@@ -337,6 +383,18 @@ TEST(Validation, IndexNumbers) {
   using Fault = NumberFault<testing::IndexCall>;
   expect_number_faults<testing::IndexCall>(
       {
+          Fault{[](auto& c) { c.args.batch.num_decodes = -1; }, "'num_decodes' is -1"},
+          Fault{[](auto& c) { c.args.batch.num_prefills = -1; }, "'num_prefills' is -1"},
+          Fault{[](auto& c) { c.args.batch.num_actual_tokens = -1; }, "'num_actual_tokens' is -1"},
+          Fault{[](auto& c) { c.args.batch.num_actual_tokens = std::int64_t{1} << 31; },
+                "'num_actual_tokens' is 2147483648"},
+          Fault{[](auto& c) { c.args.batch.num_actual_tokens = 0; },
+                "'num_actual_tokens' is 0; allowed: at least num_decodes · decode_query_len = 1"},
+          Fault{[](auto& c) { c.args.batch.decode_query_len = 0; }, "'decode_query_len' is 0"},
+          Fault{[](auto& c) { c.args.batch.decode_query_len = 17; },
+                "'decode_query_len' is 17; allowed: at least 1 and at most 16"},
+          Fault{[](auto& c) { c.args.batch.max_query_len = -1; }, "'max_query_len' is -1"},
+          Fault{[](auto& c) { c.args.batch.max_seq_len = -1; }, "'max_seq_len' is -1"},
           Fault{[](auto& c) { c.args.rule.init_blocks = -1; }, "'rule.init_blocks' is -1"},
           Fault{[](auto& c) { c.args.rule.local_blocks = -1; }, "'rule.local_blocks' is -1"},
           Fault{[](auto& c) { c.args.rule.reduce_heads = true; },
@@ -367,8 +425,17 @@ TEST(Validation, WriteNumbers) {
   expect_number_faults<testing::WriteCall>(
       {
           Fault{[](auto& c) { c.args.num_tokens = -1; }, "'num_tokens' is -1"},
+          Fault{[](auto& c) { c.args.num_tokens = std::int64_t{1} << 31; },
+                "'num_tokens' is 2147483648"},
+          Fault{[](auto& c) { c.args.num_tokens = 4; },
+                "'positions' has 3 in dimension 0; expected [T ≥ 4]"},
           Fault{[](auto& c) { c.args.norm_eps = -1.0f; }, "'norm_eps' is -1"},
           Fault{[](auto& c) { c.args.k_scale = -1.0f; }, "'k_scale' is -1"},
+          Fault{[](auto& c) { c.args.v_scale = 0.0f; }, "'v_scale' is 0"},
+          Fault{[](auto& c) {
+                  c.args.v_scale = Scale(ConstTensor(c.memory->dense(DType::f32, {2, 128})));
+                },
+                "'v_scale' is a tensor of dtype f32 with shape [2, 128]"},
           Fault{[](auto& c) { c.args.qkv.shape[1] -= 128; },
                 "'qkv' has 1280 in dimension 1; expected [T ≥ 3, (Hq + 2·Hkv + (Hi > 0 ? Hi + 1 : "
                 "0))·128 = 1408]"},
@@ -385,6 +452,43 @@ TEST(Validation, WriteNumbers) {
                 "'kv_cache' shares memory with 'v_scale'"},
       },
       "write_cache", [](const WriteCacheArgs& args) { write_cache(args); });
+}
+
+TEST(Validation, LayerStepNumbers) {
+  using Fault = NumberFault<testing::LayerStepCall>;
+  expect_number_faults<testing::LayerStepCall>(
+      {
+          Fault{[](auto& c) { c.args.write.num_tokens = -1; },
+                "write_cache: argument 'num_tokens' is -1"},
+          Fault{[](auto& c) { c.args.write.norm_eps = -1.0f; },
+                "write_cache: argument 'norm_eps' is -1"},
+          // The caches' scales are write's, for attend too.
+          Fault{[](auto& c) { c.args.write.k_scale = 0.0f; },
+                "write_cache: argument 'k_scale' is 0"},
+          Fault{[](auto& c) { c.args.write.v_scale = 0.0f; }, "attend: argument 'v_scale' is 0"},
+          Fault{[](auto& c) { c.args.index.batch.num_decodes = -1; },
+                "index_blocks: argument 'num_decodes' is -1"},
+          Fault{[](auto& c) { c.args.index.batch.num_actual_tokens = 3; },
+                "layer_step: argument 'index.batch.num_actual_tokens' is 3; expected "
+                "write.num_tokens = 4"},
+          Fault{[](auto& c) { c.args.index.rule.local_blocks = -1; },
+                "index_blocks: argument 'rule.local_blocks' is -1"},
+          Fault{[](auto& c) { c.args.index.rule.reduce_heads = true; },
+                "'selection' has 2 lists a row; allowed: 1 with reduce_heads"},
+          Fault{[](auto& c) { c.args.attend.batch.max_seq_len = -1; },
+                "attend: argument 'max_seq_len' is -1"},
+          Fault{[](auto& c) { c.args.attend.batch.num_actual_tokens = 5; },
+                "layer_step: argument 'attend.batch.num_actual_tokens' is 5; expected "
+                "write.num_tokens = 4"},
+          Fault{[](auto& c) { c.args.attend.kv_shard.world = 0; },
+                "attend: argument 'kv_shard.world' is 0"},
+          Fault{
+              [](auto& c) { c.args.attend.softmax_scale = std::numeric_limits<float>::infinity(); },
+              "attend: argument 'softmax_scale' is inf"},
+          Fault{[](auto& c) { c.args.attend.out.data = c.args.write.q_out.data; },
+                "attend: argument 'out' shares memory with 'q'"},
+      },
+      "layer_step", [](const LayerStepArgs& args) { layer_step(args); }, testing::layer_step_parts);
 }
 
 TEST(Validation, InsertNumbers) {

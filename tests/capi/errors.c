@@ -73,6 +73,210 @@ static void test_wrong_arguments(void) {
   CHECK(strcmp(msa_last_error(), "") == 0);
 }
 
+/* Small calls of all other operators that share their memory: two decode tokens, one head, topk 64.
+ */
+typedef struct step_case {
+  uint16_t kv[128 * 256], keys[128 * 128], qkv[2 * 5 * 128], q[2 * 128], index_q[2 * 128];
+  uint16_t norm[128], k[2 * 128], out[2 * 128];
+  float cos_sin[64], lse[2], scores[2];
+  int64_t positions[2], slots[2], pairs[2];
+  int32_t lens[2], table[2], valid[2], ids[2 * 64];
+} step_case;
+
+typedef struct step_calls {
+  msa_batch batch;
+  msa_attend_args attend;
+  msa_index_blocks_args index;
+  msa_index_scores_args scores;
+  msa_select_blocks_args select;
+  msa_write_cache_args write;
+  msa_insert_cache_args insert;
+  msa_copy_pages_args copy;
+  msa_layer_step_args step;
+} step_calls;
+
+static void fill_calls(step_calls* c, step_case* m) {
+  memset(m, 0, sizeof *m);
+  memset(m->out, 0xff, sizeof m->out);
+  m->slots[1] = 1;
+  m->lens[0] = m->lens[1] = 128;
+  m->valid[0] = m->valid[1] = 1;
+  msa_batch_init(&c->batch, sizeof c->batch);
+  c->batch.seq_lens = dense(m->lens, MSA_I32, 2, -1, -1, -1);
+  c->batch.block_table = dense(m->table, MSA_I32, 2, 1, -1, -1);
+  c->batch.num_decodes = c->batch.num_actual_tokens = 2;
+  c->batch.max_query_len = 1;
+  c->batch.max_seq_len = 128;
+
+  msa_write_cache_args_init(&c->write, sizeof c->write);
+  c->write.qkv = dense(m->qkv, MSA_BF16, 2, 5 * 128, -1, -1);
+  c->write.positions = dense(m->positions, MSA_I64, 2, -1, -1, -1);
+  c->write.cos_sin = dense(m->cos_sin, MSA_F32, 1, 64, -1, -1);
+  c->write.q_norm = c->write.k_norm = dense(m->norm, MSA_BF16, 128, -1, -1, -1);
+  c->write.index_q_norm = c->write.index_k_norm = c->write.q_norm;
+  c->write.slot_mapping = c->write.index_slot_mapping = dense(m->slots, MSA_I64, 2, -1, -1, -1);
+  c->write.q_out = dense(m->q, MSA_BF16, 2, 1, 128, -1);
+  c->write.kv_cache.packed = dense(m->kv, MSA_BF16, 1, 1, 128, 256);
+  c->write.index_q_out = dense(m->index_q, MSA_BF16, 2, 1, 128, -1);
+  c->write.index_cache = dense(m->keys, MSA_BF16, 1, 128, 128, -1);
+  c->write.num_tokens = 2;
+
+  msa_insert_cache_args_init(&c->insert, sizeof c->insert);
+  c->insert.k = c->insert.v = dense(m->k, MSA_BF16, 2, 1, 128, -1);
+  c->insert.slot_mapping = c->write.slot_mapping;
+  c->insert.kv_cache = c->write.kv_cache;
+  c->insert.num_tokens = 2;
+
+  msa_copy_pages_args_init(&c->copy, sizeof c->copy);
+  c->copy.src = dense(m->keys, MSA_BF16, 1, 128, 128, -1);
+  c->copy.dst = dense(m->kv, MSA_BF16, 1, 128, 128, -1);
+  c->copy.pairs = dense(m->pairs, MSA_I64, 1, 2, -1, -1);
+
+  msa_index_blocks_args_init(&c->index, sizeof c->index);
+  c->index.index_q = c->write.index_q_out;
+  c->index.index_cache = c->write.index_cache;
+  c->index.batch = &c->batch;
+  c->index.selection = dense(m->ids, MSA_I32, 2, 1, 64, -1);
+
+  msa_index_scores_args_init(&c->scores, sizeof c->scores);
+  c->scores.index_q = c->write.index_q_out;
+  c->scores.index_cache = c->write.index_cache;
+  c->scores.batch = &c->batch;
+  c->scores.scores = dense(m->scores, MSA_F32, 1, 1, 2, -1);
+
+  msa_select_blocks_args_init(&c->select, sizeof c->select);
+  c->select.scores = c->scores.scores;
+  c->select.valid_blocks = dense(m->valid, MSA_I32, 2, -1, -1, -1);
+  c->select.selection = c->index.selection;
+  c->select.num_tokens = 2;
+
+  msa_attend_args_init(&c->attend, sizeof c->attend);
+  c->attend.q = c->write.q_out;
+  c->attend.kv_cache = c->write.kv_cache;
+  c->attend.selection = c->index.selection;
+  c->attend.batch = &c->batch;
+  c->attend.out = dense(m->out, MSA_BF16, 2, 1, 128, -1);
+  c->attend.lse = dense(m->lse, MSA_F32, 2, 1, -1, -1);
+
+  msa_layer_step_args_init(&c->step, sizeof c->step);
+  c->step.write = &c->write;
+  c->step.index = &c->index;
+  c->step.attend = &c->attend;
+}
+
+/* Breaks one thing of a fresh set of calls: the call is refused, the text says what is wrong, and
+   no byte of the memory changes. */
+#define CHECK_REFUSED(change, call, status, text)        \
+  do {                                                   \
+    fill_calls(&c, &memory);                             \
+    c.index.workspace = c.attend.workspace = workspace;  \
+    change;                                              \
+    before = memory;                                     \
+    CHECK((call) == (status));                           \
+    CHECK_ERROR_HAS(text);                               \
+    CHECK(memcmp(&memory, &before, sizeof memory) == 0); \
+  } while (0)
+#define CHECK_INVALID(change, call, text) \
+  CHECK_REFUSED(change, call, MSA_ERROR_INVALID_ARGUMENT, text)
+
+static void test_wrong_arguments_of_every_operator(void) {
+  static step_case memory, before;
+  step_calls c;
+  msa_workspace workspace = {NULL, 0};
+
+  fill_calls(&c, &memory);
+  CHECK_OK(msa_attend_workspace_size(&c.attend, &workspace.bytes));
+  CHECK(workspace.bytes > 1);
+  workspace.data = malloc(workspace.bytes);
+  c.index.workspace = c.attend.workspace = workspace;
+  CHECK_OK(msa_write_cache(&c.write));
+  CHECK_OK(msa_insert_cache(&c.insert));
+  CHECK_OK(msa_copy_pages(&c.copy));
+  CHECK_OK(msa_index_scores(&c.scores));
+  CHECK_OK(msa_select_blocks(&c.select));
+  CHECK_OK(msa_index_blocks(&c.index));
+  CHECK_OK(msa_attend(&c.attend));
+  CHECK_OK(msa_layer_step(&c.step));
+
+  CHECK_INVALID(c.attend.q.dtype = MSA_F32, msa_attend(&c.attend),
+                "attend: argument 'q' has dtype f32");
+  CHECK_INVALID(c.attend.kv_cache.packed.data = NULL, msa_attend(&c.attend),
+                "attend: argument 'kv_cache' has a null pointer");
+  CHECK_INVALID(c.attend.selection.shape[2] = 65, msa_attend(&c.attend),
+                "attend: argument 'selection.topk' is 65");
+  CHECK_INVALID(c.attend.out.stride[2] = 2, msa_attend(&c.attend),
+                "attend: argument 'out' has last stride 2");
+  CHECK_INVALID(c.attend.shard_world = 0, msa_attend(&c.attend),
+                "attend: argument 'kv_shard.world' is 0");
+  CHECK_INVALID(c.batch.decode_query_len = 17, msa_attend(&c.attend),
+                "attend: argument 'decode_query_len' is 17");
+  CHECK_INVALID(c.attend.k_scale.value = 0, msa_attend(&c.attend),
+                "attend: argument 'k_scale' is 0");
+  CHECK_INVALID(c.attend.v_scale.tensor = dense(NULL, MSA_F32, 1, -1, -1, -1),
+                msa_attend(&c.attend), "attend: argument 'v_scale' has a null pointer");
+
+  CHECK_INVALID(c.write.qkv.shape[1] = 4 * 128, msa_write_cache(&c.write),
+                "write_cache: argument 'qkv' has 512 in dimension 1");
+  CHECK_INVALID(c.write.slot_mapping.dtype = MSA_I32, msa_write_cache(&c.write),
+                "write_cache: argument 'slot_mapping' has dtype i32");
+  CHECK_INVALID(c.write.num_tokens = (int64_t)1 << 31, msa_write_cache(&c.write),
+                "write_cache: argument 'num_tokens' is 2147483648");
+  CHECK_INVALID(c.write.norm_eps = -1, msa_write_cache(&c.write),
+                "write_cache: argument 'norm_eps' is -1");
+
+  CHECK_INVALID(c.insert.v.shape[1] = 2, msa_insert_cache(&c.insert),
+                "insert_cache: argument 'v' has 2 in dimension 1");
+  CHECK_INVALID(c.insert.k.data = NULL, msa_insert_cache(&c.insert),
+                "insert_cache: argument 'k' has a null pointer");
+  CHECK_INVALID(c.insert.num_tokens = -1, msa_insert_cache(&c.insert),
+                "insert_cache: argument 'num_tokens' is -1");
+
+  CHECK_INVALID(c.copy.pairs.shape[1] = 3, msa_copy_pages(&c.copy),
+                "copy_pages: argument 'pairs' has 3 in dimension 1");
+  CHECK_INVALID(c.copy.dst.dtype = MSA_F16, msa_copy_pages(&c.copy),
+                "copy_pages: argument 'dst' is f16");
+  CHECK_INVALID(c.copy.src.data = NULL, msa_copy_pages(&c.copy),
+                "copy_pages: argument 'src' has a null pointer");
+
+  CHECK_INVALID(c.index.rule.init_blocks = -1, msa_index_blocks(&c.index),
+                "index_blocks: argument 'rule.init_blocks' is -1");
+  CHECK_INVALID(c.index.index_cache.stride[2] = 2, msa_index_blocks(&c.index),
+                "index_blocks: argument 'index_cache' has last stride 2");
+  CHECK_INVALID(c.batch.num_decodes = -1, msa_index_blocks(&c.index),
+                "index_blocks: argument 'num_decodes' is -1");
+
+  CHECK_INVALID(c.scores.scores.dtype = MSA_BF16, msa_index_scores(&c.scores),
+                "index_scores: argument 'scores' has dtype bf16");
+  CHECK_INVALID(c.scores.index_q.shape[2] = 64, msa_index_scores(&c.scores),
+                "index_scores: argument 'index_q' has 64 in dimension 2");
+
+  CHECK_INVALID(c.select.valid_blocks.shape[0] = 1, msa_select_blocks(&c.select),
+                "select_blocks: argument 'valid_blocks' has 1 in dimension 0");
+  CHECK_INVALID(c.select.selection.data = NULL, msa_select_blocks(&c.select),
+                "select_blocks: argument 'selection' has a null pointer");
+
+  CHECK_INVALID(c.write.k_norm.data = NULL, msa_layer_step(&c.step),
+                "write_cache: argument 'k_norm' has a null pointer");
+  CHECK_INVALID(c.index.selection.shape[2] = 65, msa_layer_step(&c.step),
+                "index_blocks: argument 'selection.topk' is 65");
+  CHECK_INVALID(c.attend.out.data = NULL, msa_layer_step(&c.step),
+                "attend: argument 'out' has a null pointer");
+  CHECK_INVALID(c.write.num_tokens = 1, msa_layer_step(&c.step),
+                "layer_step: argument 'index.batch.num_actual_tokens' is 2");
+
+  /* A workspace that is missing or a byte short. */
+  CHECK_REFUSED(c.attend.workspace.data = NULL, msa_attend(&c.attend), MSA_ERROR_WORKSPACE,
+                "attend: argument 'workspace' has ");
+  CHECK_REFUSED(--c.attend.workspace.bytes, msa_attend(&c.attend), MSA_ERROR_WORKSPACE,
+                "; allowed: at least workspace_size(args) = ");
+  CHECK_REFUSED((c.index.workspace.bytes = 0, c.batch.max_seq_len = 4096),
+                msa_index_blocks(&c.index), MSA_ERROR_WORKSPACE,
+                "index_blocks: argument 'workspace' has 0 bytes at ");
+  CHECK_REFUSED(--c.index.workspace.bytes, msa_layer_step(&c.step), MSA_ERROR_WORKSPACE,
+                "attend: argument 'workspace' has ");
+  free(workspace.data);
+}
+
 static void test_null_pointers(void) {
   msa_attend_args attend;
   msa_layer_step_args step;
@@ -265,6 +469,7 @@ static void test_error_per_thread(void) {
 
 void test_errors(void) {
   test_wrong_arguments();
+  test_wrong_arguments_of_every_operator();
   test_null_pointers();
   test_struct_size();
   test_frozen_layout();

@@ -107,13 +107,73 @@ TEST(Command, NumbersThatDoNotFitAreRefusedWithWhatIsAllowed) {
   }
 }
 
-TEST(Command, UnknownBackendsAndInstructionSetsAreCodeThree) {
-  const ProgramResult isa = run_msa("verify --filter 'merge_*'", "MSA_CPU_ISA=mmx");
-  EXPECT_EQ(isa.code, 3);
-  EXPECT_TRUE(has(isa.err, "MSA_CPU_ISA is 'mmx'")) << isa.err;
-  const ProgramResult backend = run_msa("bench --backend nothing");
-  EXPECT_EQ(backend.code, 3);
-  EXPECT_TRUE(has(backend.err, "no backend 'nothing'")) << backend.err;
+TEST(Command, MisspeltNamesAreCodeTwoWhateverTheMachine) {
+  struct Case {
+    const char* arguments;
+    const char* environment;
+    std::string text;
+  };
+  const Case cases[] = {
+      {"verify --filter 'merge_*'", "MSA_CPU_ISA=mmx",
+       "MSA_CPU_ISA is 'mmx'; allowed on this machine: " + lowest_isa()},
+      {"verify --filter 'merge_*'", "MSA_THREADS=many", "MSA_THREADS is 'many'; allowed: "},
+      {"verify --filter 'merge_*'", "MSA_BACKEND=zzz",
+       "MSA_BACKEND is 'zzz'; allowed in this build: "},
+      {"verify --filter 'merge_*'", "MSA_CHECK=7", "MSA_CHECK is '7'; allowed: 0, 1"},
+      {"bench --backend zzz", "", "there is no backend 'zzz'; allowed in this build: "}};
+  for (const Case& c : cases) {
+    const ProgramResult result = run_msa(c.arguments, c.environment);
+    EXPECT_EQ(result.code, 2) << c.arguments << ' ' << c.environment << '\n' << result.err;
+    EXPECT_TRUE(has(result.err, c.text)) << c.text << '\n' << result.err;
+  }
+}
+
+/// Names of the backends of this build that are on, or off, on this machine.
+std::vector<std::string> backends_that_are(bool on) {
+  std::vector<std::string> names;
+  const json info = json::parse(run_msa("info --json").out);
+  for (const json& backend : info.at("backends")) {
+    if (backend.at("available") == on) names.push_back(backend.at("name"));
+  }
+  return names;
+}
+
+TEST(Command, VerifyKeepsToTheBackendThatMsaBackendNames) {
+  for (const std::string& name : backends_that_are(true)) {
+    const json report =
+        json::parse(run_msa("verify --filter 'merge_*' --json", "MSA_BACKEND=" + name).out);
+    EXPECT_GT(report.at("cases"), 0) << name;
+    for (const json& group : report.at("groups")) {
+      EXPECT_TRUE(has(group.at("target"), name)) << group.at("target");
+    }
+  }
+  for (const std::string& name : backends_that_are(false)) {
+    const ProgramResult result = run_msa("verify --filter 'merge_*'", "MSA_BACKEND=" + name);
+    EXPECT_EQ(result.code, 3) << name << '\n' << result.err;
+    EXPECT_TRUE(has(result.err, "backend " + name + " is off: ")) << result.err;
+    EXPECT_TRUE(has(result.err, "backend cpu is off: MSA_BACKEND is '" + name + "'")) << result.err;
+  }
+}
+
+TEST(Command, InfoShowsWhatMsaBackendShutsOut) {
+  const ProgramResult alone = run_msa("info --json", "MSA_BACKEND=cpu");
+  for (const json& backend : json::parse(alone.out).at("backends")) {
+    const bool cpu = backend.at("name") == "cpu";
+    EXPECT_EQ(backend.at("available"), cpu);
+    EXPECT_EQ(backend.at("reasons").empty(), cpu);
+    if (!cpu) {
+      EXPECT_EQ(backend.at("reasons").front(), "MSA_BACKEND is 'cpu'");
+    }
+  }
+  EXPECT_TRUE(json::parse(alone.out).at("switch_problems").empty());
+  for (const std::string& name : backends_that_are(false)) {
+    const ProgramResult table = run_msa("info", "MSA_BACKEND=" + name);
+    EXPECT_EQ(table.code, 0);
+    EXPECT_TRUE(has(table.out, "cpu         off: MSA_BACKEND is '" + name + "'")) << table.out;
+    EXPECT_TRUE(has(table.out, "MSA_BACKEND: every call fails, since MSA_BACKEND is '" + name +
+                                   "', which is off: "))
+        << table.out;
+  }
 }
 
 TEST(Command, AFullStdoutIsAnError) {
@@ -147,14 +207,15 @@ TEST(Command, InfoTellsTheMachineAndTheBuild) {
 }
 
 TEST(Command, InfoSaysWhichSwitchIsWrong) {
-  const std::string wrong = "MSA_CPU_ISA=mmx MSA_BACKEND=foo MSA_THREADS=none";
+  const std::string wrong = "MSA_CPU_ISA=mmx MSA_BACKEND=foo MSA_THREADS=none MSA_CHECK=7";
   const ProgramResult table = run_msa("info", wrong);
   EXPECT_EQ(table.code, 0);
   EXPECT_EQ(table.err, "");
   for (const std::string& reason :
        {"MSA_CPU_ISA is 'mmx'; allowed on this machine: " + lowest_isa(),
         std::string("MSA_BACKEND is 'foo'; allowed in this build: "),
-        std::string("MSA_THREADS is 'none'; allowed: whole numbers from 1 to 4096")}) {
+        std::string("MSA_THREADS is 'none'; allowed: whole numbers from 1 to 4096"),
+        std::string("MSA_CHECK is '7'; allowed: 0, 1")}) {
     EXPECT_TRUE(has(table.out, reason)) << reason << '\n' << table.out;
   }
   const ProgramResult result = run_msa("info --json", wrong);
@@ -162,7 +223,7 @@ TEST(Command, InfoSaysWhichSwitchIsWrong) {
   const json info = json::parse(result.out);
   EXPECT_TRUE(info.at("cpu").at("isa").is_null());
   EXPECT_TRUE(info.at("cpu").at("threads").is_null());
-  EXPECT_EQ(info.at("switch_problems").size(), 3U);
+  EXPECT_EQ(info.at("switch_problems").size(), 4U);
   EXPECT_TRUE(json::parse(run_msa("info --json").out).at("switch_problems").empty());
 }
 

@@ -90,6 +90,17 @@ TEST_F(ReplayCommand, ThePrintedCommandRepeatsTheRun) {
   EXPECT_EQ(again["calibration_seconds"], 0.0);
 }
 
+TEST_F(ReplayCommand, ServesTheTraceOfTheMainJob) {
+  const Json report = json("'" MSA_SOURCE_DIR
+                           "/data/mooncake_conversation_200.jsonl' --requests 1 --verify-rows 1");
+  EXPECT_EQ(report["trace_requests"], 200);
+  EXPECT_EQ(report["scheduler"]["requests_served"], 1);
+  EXPECT_EQ(report["scheduler"]["prompt_tokens"], 6758);
+  EXPECT_EQ(report["scheduler"]["generated_tokens"], 500);
+  EXPECT_EQ(report["checks"]["wrong"], 0);
+  EXPECT_GE(report["checks"]["rows"], 500);  // one a step at least
+}
+
 TEST_F(ReplayCommand, ServesAnAzureTraceAndDrawsIt) {
   const std::string trace =
       write("trace.csv", "arrival_ms,input_length,output_length\n0,300,5\n52,40,8\n");

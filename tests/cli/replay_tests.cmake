@@ -17,7 +17,8 @@ add_executable(replay_command_test
   ${CMAKE_CURRENT_LIST_DIR}/program.cpp ${CMAKE_CURRENT_LIST_DIR}/replay_command_test.cpp)
 target_link_libraries(replay_command_test
   PRIVATE msa_settings nlohmann_json::nlohmann_json GTest::gtest_main)
-target_compile_definitions(replay_command_test PRIVATE MSA_BINARY="$<TARGET_FILE:msa_cli>")
+target_compile_definitions(replay_command_test
+  PRIVATE MSA_BINARY="$<TARGET_FILE:msa_cli>" MSA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 add_dependencies(replay_command_test msa_cli)
 gtest_discover_tests(replay_command_test DISCOVERY_TIMEOUT 60)
 

@@ -119,6 +119,36 @@ TEST(Pages, LocalLinksLeadSomewhere) {
   }
 }
 
+// "report 20: …" means nothing to a reader who cannot look it up.
+TEST(FieldReportsPage, HasARowForEveryNumberThatATestNames) {
+  const std::string page = read(root / "docs/field-reports.md");
+  const std::regex named(R"re([Rr]eports? \d+((, | and )\d+)*)re");
+  const std::regex first_of_name(R"re("\d+(, \d+)*: )re");  // names in attend_reports.cpp
+  const std::regex number(R"re(\d+)re");
+  std::set<int> numbers;
+  const auto collect = [&](const std::string& text, const std::regex& use) {
+    for (std::sregex_iterator it(text.begin(), text.end(), use), end; it != end; ++it) {
+      const std::string found = it->str();
+      for (std::sregex_iterator n(found.begin(), found.end(), number); n != end; ++n) {
+        numbers.insert(std::stoi(n->str()));
+      }
+    }
+  };
+  for (const char* folder : {"src", "tests"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
+      const std::string extension = entry.path().extension();
+      if (extension != ".cpp" && extension != ".h") continue;
+      const std::string text = read(entry.path());
+      collect(text, named);
+      if (entry.path().filename() == "attend_reports.cpp") collect(text, first_of_name);
+    }
+  }
+  EXPECT_GE(numbers.size(), 55U);
+  for (const int n : numbers) {
+    EXPECT_NE(page.find("\n| " + std::to_string(n) + " | "), std::string::npos) << "report " << n;
+  }
+}
+
 TEST(GuidePage, NamesEveryEnvironmentVariableThatTheLibraryReads) {
   const std::string guide = read(root / "docs/guide.md");
   const std::regex use(R"re(getenv\("(MSA_\w+)"\))re");

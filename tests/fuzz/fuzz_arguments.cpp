@@ -216,8 +216,14 @@ void handle(Handles& handles, BatchMetadata& b) {
   handles.number(b.max_seq_len);
 }
 
-Workspace workspace_of(std::size_t bytes, std::vector<std::uint64_t>& memory) {
-  memory.resize(bytes / 8 + 1);
+/// What a size query asked for, or now and then less: the call must notice. Only what is handed
+/// over is there, so that a call that goes on is caught.
+Workspace workspace_of(Bytes& in, std::size_t bytes, std::vector<std::uint64_t>& memory) {
+  const std::int64_t less = in.below(16);
+  if (less == 1) return {};
+  if (less == 2) bytes -= bytes / 2;
+  if (less == 3 && bytes > 0) --bytes;
+  memory.resize((bytes + 7) / 8);
   return {memory.data(), bytes};
 }
 
@@ -245,8 +251,26 @@ void fuzz_attend(Bytes& in, Arena& arena) {
   handles.number(a.workspace_cap);
   handles.mutate(in, arena);
   std::vector<std::uint64_t> memory;
-  a.workspace = workspace_of(workspace_size(a), memory);
+  a.workspace = workspace_of(in, workspace_size(a), memory);
   attend(a);
+}
+
+void fuzz_scores(Bytes& in, Arena& arena) {
+  const std::int64_t heads = 1 + in.below(3);
+  const Batch batch(in, arena);
+  IndexScoresArgs a;
+  a.batch = batch.meta;
+  a.index_q = arena.take(DType::bf16, {batch.rows, heads, 128});
+  a.index_cache = arena.take(in.below(2) == 0 ? DType::bf16 : DType::e4m3, {pages, 128, 128});
+  a.scores = arena.take(DType::f32, {heads, in.below(14), batch.rows});
+  Handles handles;
+  handles.view(a.index_q), handles.view(a.index_cache), handles.view(a.scores);
+  handle(handles, a.batch);
+  handles.flag(a.exact), handles.number(a.workspace_cap);
+  handles.mutate(in, arena);
+  std::vector<std::uint64_t> memory;
+  a.workspace = workspace_of(in, workspace_size(a), memory);
+  index_scores(a);
 }
 
 void fuzz_index(Bytes& in, Arena& arena) {
@@ -265,7 +289,7 @@ void fuzz_index(Bytes& in, Arena& arena) {
   handles.number(a.workspace_cap);
   handles.mutate(in, arena);
   std::vector<std::uint64_t> memory;
-  a.workspace = workspace_of(workspace_size(a), memory);
+  a.workspace = workspace_of(in, workspace_size(a), memory);
   index_blocks(a);
 }
 
@@ -284,7 +308,7 @@ void fuzz_select(Bytes& in, Arena& arena) {
   handles.flag(a.rule.reduce_heads), handles.number(a.workspace_cap);
   handles.mutate(in, arena);
   std::vector<std::uint64_t> memory;
-  a.workspace = workspace_of(workspace_size(a), memory);
+  a.workspace = workspace_of(in, workspace_size(a), memory);
   select_blocks(a);
 }
 
@@ -315,6 +339,47 @@ void fuzz_write(Bytes& in, Arena& arena) {
   handles.number(a.num_tokens), handles.number(a.norm_eps), handles.number(a.v_scale.value);
   handles.mutate(in, arena);
   write_cache(a);
+}
+
+void fuzz_layer_step(Bytes& in, Arena& arena) {
+  const std::int64_t kv_heads = 1 + in.below(2), group = 1 + in.below(4), topk = 1 + in.below(5);
+  const Batch batch(in, arena);
+  const std::int64_t rows = batch.rows;
+  const DType type = in.below(2) == 0 ? DType::bf16 : DType::f16;
+  LayerStepArgs a;
+  WriteCacheArgs& w = a.write;
+  w.num_tokens = rows;
+  w.qkv = arena.take(type, {rows, (kv_heads * group + 3 * kv_heads + 1) * 128});
+  const Tensor positions = arena.take(DType::i64, {rows});
+  const Tensor slots = arena.take(DType::i64, {rows});
+  for (const Tensor& t : {positions, slots}) garbage<std::int64_t>(in, t, -2, 600);
+  w.positions = positions;
+  w.slot_mapping = w.index_slot_mapping = slots;
+  w.cos_sin = arena.take(DType::f32, {200, 64});
+  w.q_norm = w.k_norm = w.index_q_norm = w.index_k_norm = arena.take(type, {128});
+  w.q_out = arena.take(type, {rows, kv_heads * group, 128});
+  w.kv_cache = arena.take(element_type(in), {pages, kv_heads, 128, 256});
+  w.index_q_out = arena.take(type, {rows, kv_heads, 128});
+  w.index_cache = arena.take(in.below(2) == 0 ? DType::bf16 : DType::e4m3, {pages, 128, 128});
+  a.index.batch = a.attend.batch = batch.meta;
+  a.index.selection = arena.take(DType::i32, {rows, kv_heads, topk});
+  a.attend.out = arena.take(type, {rows, kv_heads * group, 128});
+  a.attend.lse = arena.take(DType::f32, {rows, kv_heads * group});
+  Handles handles;
+  handles.view(w.qkv), handles.view(w.positions), handles.view(w.slot_mapping);
+  handles.view(w.q_out), handles.view(w.index_q_out), handles.view(w.index_cache);
+  handles.cache(w.kv_cache);
+  handles.view(a.index.selection), handles.view(a.attend.out), handles.view(a.attend.lse);
+  handle(handles, a.index.batch), handle(handles, a.attend.batch);
+  handles.number(w.num_tokens), handles.number(w.k_scale.value);
+  handles.number(a.index.rule.init_blocks), handles.flag(a.index.rule.reduce_heads);
+  handles.number(a.attend.kv_shard.world), handles.number(a.attend.softmax_scale);
+  handles.flag(a.attend.causal), handles.flag(a.attend.invariant);
+  handles.number(a.index.workspace_cap), handles.number(a.attend.workspace_cap);
+  handles.mutate(in, arena);
+  std::vector<std::uint64_t> memory;
+  a.index.workspace = workspace_of(in, workspace_size(a), memory);
+  layer_step(a);
 }
 
 void fuzz_insert(Bytes& in, Arena& arena) {
@@ -376,8 +441,9 @@ void fuzz_copy(Bytes& in, Arena& arena) {
 /// Any arguments whose memory is there are either served or refused with words that name the
 /// operator. Tables, selections, lengths and slots may hold anything.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  constexpr std::array<void (*)(Bytes&, Arena&), 7> operators = {
-      fuzz_attend, fuzz_index, fuzz_select, fuzz_write, fuzz_insert, fuzz_merge, fuzz_copy};
+  constexpr std::array<void (*)(Bytes&, Arena&), 9> operators = {
+      fuzz_attend, fuzz_index, fuzz_select, fuzz_write,     fuzz_insert,
+      fuzz_merge,  fuzz_copy,  fuzz_scores, fuzz_layer_step};
   Bytes in(data, size);
   const auto op = static_cast<std::size_t>(in.below(operators.size()));
   setenv("MSA_CHECK", in.below(2) == 0 ? "0" : "1", 1);

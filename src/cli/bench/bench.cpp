@@ -191,13 +191,17 @@ class Bench final : public Command {
   /// \throws Error where `--backend` names one that is off or that nobody knows.
   void check_backend() const {
     if (backend_.empty() || backend_ == "all") return;
+    std::vector<std::string> names;
     for (const BackendInfo& info : backends()) {
+      names.push_back(info.name);
       if (backend_ != info.name) continue;
       if (info.reasons.empty()) return;
       throw Error(ErrorCode::unsupported, fmt::format("bench: backend {} is off: {}", info.name,
                                                       fmt::join(info.reasons, "; ")));
     }
-    throw Error(ErrorCode::unsupported, fmt::format("bench: there is no backend '{}'", backend_));
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("bench: there is no backend '{}'; allowed in this build: {}, all",
+                            backend_, fmt::join(names, ", ")));
   }
 
   /// Backends that are on and take the place's tensors.
