@@ -56,23 +56,26 @@ void add_grid(std::vector<Case>& cases, const WriteSpec& base) {
 }
 
 void add_scales(std::vector<Case>& cases, const WriteSpec& base) {
-  for (DType kv : kv_types) {
-    WriteSpec s = base;
-    s.kv = kv;
-    s.tokens = 30;
-    s.hq = 2;
-    for (float scale : {0.25f, 8.0f, 0.3f, 1.7f}) {
-      s.k_scale = scale;
-      s.v_scale = 2 * scale;
-      s.device_scales = false;
-      const std::string suffix = " k / " + std::to_string(scale) + types_of(s);
-      add(cases, "scales", "host scales," + suffix, s);
-      s.device_scales = true;
-      add(cases, "scales", "device scales," + suffix, s);
+  for (DType type : activations) {
+    for (DType kv : kv_types) {
+      WriteSpec s = base;
+      s.type = type;
+      s.kv = kv;
+      s.tokens = 30;
+      s.hq = 2;
+      for (float scale : {0.25f, 8.0f, 0.3f, 1.7f}) {
+        s.k_scale = scale;
+        s.v_scale = 2 * scale;
+        s.device_scales = false;
+        const std::string suffix = " k / " + std::to_string(scale) + types_of(s);
+        add(cases, "scales", "host scales," + suffix, s);
+        s.device_scales = true;
+        add(cases, "scales", "device scales," + suffix, s);
+      }
+      s.k_scale = s.v_scale = 0x1p-10f;
+      s.gain = 4;
+      add(cases, "scales", "values past the type's largest" + types_of(s), s);
     }
-    s.k_scale = s.v_scale = 0x1p-10f;
-    s.gain = 4;
-    add(cases, "scales", "values past the type's largest" + types_of(s), s);
   }
 }
 
