@@ -1,8 +1,11 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <string>
 #include <thread>
 
+#include "common/numeric.h"
 #include "msa/device.h"
 #include "msa/error.h"
 #include "verify/attend_problem.h"
@@ -36,7 +39,65 @@ AttendSpec base(DType kv, std::int64_t m, bool invariant) {
 
 std::string suffix(const AttendSpec& s) {
   return std::string(", kv ") + name(s.kv) + ", m " + std::to_string(s.batch.m) +
-         (s.invariant ? ", invariant" : "");
+         (s.invariant ? ", invariant" : "") + (s.edit_tile ? ", NaN and Inf in the cache" : "");
+}
+
+/// One element of a tile of KV head 0, visible to some rows of the content's request.
+struct Fault {
+  std::uint64_t content;
+  std::int64_t block, token, element;  // element < head_dim: of K
+  double value;
+};
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+constexpr Fault faults[] = {{2, 0, 7, 5, not_a_number},
+                            {3, 4, 100, head_dim + 31, not_a_number},
+                            {3, 2, 50, head_dim + 90, infinity},
+                            {1001, 4, 70, 9, not_a_number},
+                            {1002, 8, 74, head_dim + 64, not_a_number}};
+
+/// The base's requests with faults among their keys: content 1 has none.
+AttendSpec with_faults(AttendSpec s) {
+  s.edit_tile = [](std::uint64_t content, std::int64_t block, std::int64_t head,
+                   const Elements& tile) {
+    for (const Fault& f : faults) {
+      if (f.content == content && f.block == block && head == 0) {
+        tile.set(f.token * 2 * head_dim + f.element, f.value);
+      }
+    }
+  };
+  return s;
+}
+
+/// What the cases with faults rest on: rows that see a NaN have one, in query heads of KV head 0
+/// alone; the request without faults has none.
+Outcome check_faults(const Target& target, const AttendSpec& spec) {
+  Judge judge;
+  AttendProblem problem(target, spec, Poison::nan);
+  const AttendOutput output = problem.run(judge);
+  const std::int64_t head = spec.hq / spec.hkv * head_dim;  // elements of a KV head's query heads
+  const auto has_nan = [&](std::int64_t t, std::int64_t kv_head) {
+    for (std::int64_t i = 0; i < head; ++i) {
+      const std::int64_t at = t * spec.hq * head_dim + kv_head * head + i;
+      if (std::isnan(load(spec.out, output.out.data(), at))) return true;
+    }
+    return false;
+  };
+  std::int64_t sick = 0;
+  for (std::int64_t t = 0; t < problem.tokens(); ++t) {
+    const std::uint64_t content = problem.rows()[t].content;
+    const bool sees = std::any_of(std::begin(faults), std::end(faults), [&](const Fault& f) {
+      return f.content == content && std::isnan(f.value) &&
+             f.block * page_size + f.token < problem.visible(t);
+    });
+    if (sees) ++sick;
+    const std::string row = "row " + std::to_string(t);
+    judge.require(!sees || has_nan(t, 0), row + " sees a NaN and has none");
+    judge.require(content != 1 || !has_nan(t, 0), row + " of a healthy request has a NaN");
+    judge.require(!has_nan(t, 1), row + " has a NaN of another KV head");
+  }
+  judge.require(sick > 0 && sick < problem.tokens(), "some rows should see a NaN, and some none");
+  return judge.outcome();
 }
 
 /// Calls of one problem, its workspace and outputs left as the last call made them.
@@ -235,6 +296,29 @@ Outcome check_threads(const Target& target, const AttendSpec& spec) {
   return judge.outcome();
 }
 
+/// All promises but those about neighbours hold with NaN and infinity among the visible keys, at
+/// the same positions.
+void add_faults(std::vector<Case>& cases, const AttendSpec& healthy) {
+  const AttendSpec s = with_faults(healthy);
+  add_placement(cases, s);
+  AttendSpec mixed = s;
+  mixed.edit_ids = [](std::uint64_t, std::int64_t, std::int64_t, std::vector<std::int32_t>& ids) {
+    for (std::int32_t& id : ids) {
+      if (id < 0) id = ids.front();
+    }
+    std::reverse(ids.begin(), ids.end());
+  };
+  add(cases, "ids backwards and repeated" + suffix(s), [s, mixed](const Target& t) {
+    return check_same_bits(t, s, mixed, "ids backwards and repeated");
+  });
+  add(cases, "workspace caps" + suffix(s), [s](const Target& t) { return check_caps(t, s); });
+  add(
+      cases, "thread counts and task orders" + suffix(s),
+      [s](const Target& t) { return check_threads(t, s); }, true);
+  add(cases, "rows that see a NaN have one" + suffix(s),
+      [s](const Target& t) { return check_faults(t, s); });
+}
+
 }  // namespace
 
 void add_attend_bits(std::vector<Case>& cases) {
@@ -251,6 +335,11 @@ void add_attend_bits(std::vector<Case>& cases) {
           [s](const Target& t) { return check_threads(t, s); }, true);
     }
   }
+  add_faults(cases, base(DType::bf16, 1, false));
+  add_faults(cases, base(DType::bf16, 4, false));
+  add_faults(cases, base(DType::f16, 1, true));
+  add_faults(cases, base(DType::e4m3, 4, false));
+  add_faults(cases, base(DType::e5m2, 1, true));
   for (std::int64_t m : {1, 2, 4, 8, 16}) add_composition(cases, DType::bf16, m);
   add_composition(cases, DType::f16, 3);
   add_composition(cases, DType::e4m3, 2);

@@ -99,10 +99,10 @@ void judge_rounded(Judge& judge, const AttendProblem& problem, const AttendOutpu
   judge.at_most(distance(got, want).max_abs, allowed, "against twice rounded math's own error");
 }
 
-}  // namespace
-
-AttendOutput poisoned_run(const Target& target, const AttendSpec& spec, Judge& judge) {
-  AttendProblem problem(target, spec, Poison::nan);
+/// Runs the problem, which NaN surrounds, and one that huge values surround; the first one's
+/// output.
+AttendOutput poisoned_run(const Target& target, AttendProblem& problem, Judge& judge) {
+  const AttendSpec& spec = problem.spec();
   AttendOutput first = problem.run(judge);
   AttendOutput second = AttendProblem(target, spec, Poison::huge).run(judge);
   const std::int64_t tokens = problem.tokens();
@@ -111,6 +111,13 @@ AttendOutput poisoned_run(const Target& target, const AttendSpec& spec, Judge& j
   judge.same_bits(first.lse.data(), second.lse.data(), 4, {spec.with_lse ? tokens : 0, spec.hq},
                   "lse under NaN and huge poison");
   return first;
+}
+
+}  // namespace
+
+AttendOutput poisoned_run(const Target& target, const AttendSpec& spec, Judge& judge) {
+  AttendProblem problem(target, spec, Poison::nan);
+  return poisoned_run(target, problem, judge);
 }
 
 void judge_against_reference(Judge& judge, const AttendProblem& problem, const AttendOutput& output,
@@ -145,10 +152,9 @@ void judge_against_reference(Judge& judge, const AttendProblem& problem, const A
 Outcome check_attend(const Target& target, const AttendSpec& spec,
                      const AttendTolerance& tolerance) {
   Judge judge;
-  const AttendOutput output = poisoned_run(target, spec, judge);
-  if (judge.passed()) {
-    judge_against_reference(judge, AttendProblem(target, spec, Poison::nan), output, tolerance);
-  }
+  AttendProblem problem(target, spec, Poison::nan);
+  const AttendOutput output = poisoned_run(target, problem, judge);
+  if (judge.passed()) judge_against_reference(judge, problem, output, tolerance);
   return judge.outcome();
 }
 

@@ -343,6 +343,26 @@ Outcome check_in_place(const Target& target) {
   return judge.outcome();
 }
 
+/// A cache that was freed and made again, elsewhere or not, with other contents.
+Outcome check_reallocated(const Target& target) {
+  Judge judge;
+  const AttendSpec s = decode({300, 1200}, 2);
+  AttendSpec changed = s;
+  changed.seed = 202;
+  AttendProblem fresh(target, changed, Poison::nan);
+  const AttendOutput want = fresh.run(judge);
+  auto old = std::make_unique<AttendProblem>(target, s, Poison::nan);
+  old->run(judge);
+  const auto* const old_place = old->args(Side::target).kv_cache.packed.data;
+  AttendProblem moved(target, changed, Poison::huge);  // elsewhere, as the old one still lives
+  judge.require(moved.args(Side::target).kv_cache.packed.data != old_place, "the same address");
+  same_rows(judge, fresh, want, moved, moved.run(judge), "another address");
+  old.reset();
+  AttendProblem again(target, changed, Poison::huge);  // perhaps where the old one was
+  same_rows(judge, fresh, want, again, again.run(judge), "after the old one was freed");
+  return judge.outcome();
+}
+
 void add_padding(std::vector<Case>& cases) {
   for (std::int32_t length : {0, 1}) {
     for (std::int32_t cell : {-1, 0, std::numeric_limits<std::int32_t>::max()}) {
@@ -354,6 +374,7 @@ void add_padding(std::vector<Case>& cases) {
   }
   add(cases, "46: three requests on the arrays of eight", check_stale);
   add(cases, "48: nothing is remembered by address", check_in_place);
+  add(cases, "48: a cache freed and made again", check_reallocated);
   add(cases, "50: 1,000 calls on arrays that change in place", check_replays, true);
 }
 
@@ -382,6 +403,21 @@ void add_lengths(std::vector<Case>& cases) {
         "81: draft rows with blocks of their own, shared prefixes, " + std::to_string(hq) + "/" +
             std::to_string(hkv) + " heads",
         s);
+    // Few contents: the batch and the contexts must be large, not the cache.
+    AttendSpec large = s;
+    large.ids = Ids::sorted;
+    large.batch.m = 2;
+    large.batch.decodes.clear();
+    const std::int64_t batch = hq == 16 ? 256 : 16;
+    for (std::int64_t r = 0; r < batch; ++r) {
+      const std::int64_t lengths[] = {8192, 100000, 200000, 8192 - 77};
+      const auto content = static_cast<std::uint64_t>(1 + r % 4 % 3);  // two share a prefix
+      large.batch.decodes.push_back({1, lengths[r % 4], content});
+    }
+    add(cases,
+        "81: a batch of " + std::to_string(batch) + " at contexts up to 200,000, " +
+            std::to_string(hq) + "/" + std::to_string(hkv) + " heads",
+        large);
   }
 }
 
@@ -455,13 +491,13 @@ AttendSpec dense_draft(std::int64_t heads, std::int64_t m) {
 }
 
 /// Each (Hq, Hkv, topk, m) works, or is refused in words before anything is written.
-Outcome check_sweep(const Target& target, std::int64_t hq, std::int64_t hkv) {
+/// The `cell`-th head counts: over 16 cells in a row, every topk meets every m.
+Outcome check_sweep(const Target& target, std::int64_t hq, std::int64_t hkv, std::int64_t cell) {
   Judge judge;
-  std::int64_t m = 1;
+  std::int64_t m = 1 + cell % max_decode_query_len;
   for (std::int64_t topk : {1, 8, 16, 32, 64}) {
     AttendSpec s = decode({130, 300}, m);
-    m = m % max_decode_query_len + 5;
-    if (m > max_decode_query_len) m = 2;
+    m = 1 + (m + 4) % max_decode_query_len;
     s.hq = hq;
     s.hkv = hkv;
     s.topk = topk;
@@ -479,11 +515,22 @@ Outcome check_sweep(const Target& target, std::int64_t hq, std::int64_t hkv) {
 }
 
 void add_shapes(std::vector<Case>& cases) {
+  std::int64_t cell = 0;
   for (std::int64_t hq : {1, 2, 4, 8, 16, 32, 64}) {
     for (std::int64_t hkv : {1, 2, 4}) {
+      // Counts that are refused take no cell; one of the others takes two, as they are 15.
+      const bool valid = hq % hkv == 0 && hq / hkv <= max_group;
+      const std::int64_t first = cell, cells = !valid ? 0 : hq == 16 && hkv == 1 ? 2 : 1;
+      cell += cells;
       add(cases,
           "19: " + std::to_string(hq) + "/" + std::to_string(hkv) + " heads work or are refused",
-          [=](const Target& t) { return check_sweep(t, hq, hkv); });
+          [=](const Target& t) {
+            Outcome all = check_sweep(t, hq, hkv, first);
+            for (std::int64_t i = 1; i < cells && all.passed; ++i) {
+              all = check_sweep(t, hq, hkv, first + i);
+            }
+            return all;
+          });
     }
   }
   for (const auto& [hq, hkv] :

@@ -1,7 +1,9 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <limits>
 #include <string>
 
+#include "common/numeric.h"
 #include "cpu/parallel.h"
 #include "msa/device.h"
 #include "verify/concurrent.h"
@@ -35,7 +37,18 @@ IndexSpec base(DType k, std::int64_t m, std::int64_t heads) {
 
 std::string suffix(const IndexSpec& s) {
   return std::string(", k ") + name(s.k) + ", m " + std::to_string(s.batch.m) + ", " +
-         std::to_string(s.heads) + " heads";
+         std::to_string(s.heads) + " heads" + (s.edit_keys ? ", NaN in blocks" : "");
+}
+
+/// A NaN in one element of every third block or so: visible to all rows, to some or to none.
+IndexSpec with_nan(IndexSpec s) {
+  s.edit_keys = [type = s.k](std::uint64_t content, std::int64_t block, void* keys) {
+    Rng rng(seed_of({71, content, static_cast<std::uint64_t>(block)}));
+    if (!rng.chance(30)) return;
+    store(type, keys, rng.below(std::int64_t{page_size} * head_dim),
+          std::numeric_limits<double>::quiet_NaN());
+  };
+  return s;
 }
 
 /// Calls of one problem, its workspace and outputs left as the last call made them.
@@ -84,8 +97,7 @@ void add_placement(std::vector<Case>& cases, const IndexSpec& s) {
 }
 
 /// The same requests among others, in other orders, and prefills in other chunks.
-void add_composition(std::vector<Case>& cases, DType k, std::int64_t m, std::int64_t heads) {
-  const IndexSpec s = base(k, m, heads);
+void add_composition(std::vector<Case>& cases, const IndexSpec& s) {
   IndexSpec alone = s;
   alone.batch.decodes = {s.batch.decodes[3]};
   alone.batch.prefills.clear();
@@ -197,11 +209,21 @@ void add_index_bits(std::vector<Case>& cases) {
       add(
           cases, "threads and their pools" + suffix(s),
           [s](const Target& t) { return check_threads(t, s); }, true);
-      add_composition(cases, k, m, 4);
+      add_composition(cases, s);
     }
-    add_composition(cases, k, 1, 1);
-    add_composition(cases, k, 4, 1);
-    add_composition(cases, k, 3, 3);
+    add_composition(cases, base(k, 1, 1));
+    add_composition(cases, base(k, 4, 1));
+    add_composition(cases, base(k, 3, 3));
+    const IndexSpec nan = with_nan(base(k, k == DType::bf16 ? 1 : 2, 4));
+    add_placement(cases, nan);
+    add(cases, "report 10: the same call 5 times" + suffix(nan),
+        [nan](const Target& t) { return check_repeats(t, nan, 5); });
+    add(cases, "report 59: workspace caps" + suffix(nan),
+        [nan](const Target& t) { return check_caps(t, nan); });
+    add(
+        cases, "threads and their pools" + suffix(nan),
+        [nan](const Target& t) { return check_threads(t, nan); }, true);
+    add_composition(cases, nan);
   }
   IndexSpec s = base(DType::bf16, 2, 4);
   add(

@@ -114,6 +114,65 @@ Outcome check_changed(const Target& target, const IndexSpec& spec,
   return judge.outcome();
 }
 
+/// index_q, the selection, the table and the scores with rows so far apart that offsets pass 2^31
+/// elements: scores of 65,536 tokens and 8192 blocks do. The scores are stretched along each of
+/// their dimensions; select_blocks reads them there.
+Outcome check_far_rows(const Target& target, const IndexSpec& spec) {
+  Judge judge;
+  IndexProblem problem(target, spec, Poison::nan);
+  const IndexOutput want = problem.run(judge);
+  const std::vector<std::int64_t> ids_dims = {problem.tokens(), problem.lists(), spec.topk};
+  const auto same_ids = [&](const std::vector<std::byte>& ids, const std::string& what) {
+    judge.same_bits(ids.data(), want.ids.data(), sizeof(std::int32_t), ids_dims, what);
+  };
+  // A few at a time: a device has to hold them.
+  const Tensor selection = problem.args(Side::host).selection;
+  for (int dim : {0, 1}) {
+    FarArrays far(target);
+    IndexArgs a = problem.args(Side::target);
+    if (dim == 0) a.index_q = far.spread(problem.q().view());
+    if (dim == 1) a.batch.block_table = far.spread(problem.table().view());
+    a.selection = far.blank(selection, dim);
+    target.submit([&] { index_blocks(a); });
+    target.synchronize();
+    same_ids(far.contents(a.selection), dim == 0 ? "far rows" : "far lists");
+  }
+  for (int dim : {0, 1, 2}) {
+    FarArrays far(target);
+    const std::string what = "scores far along dimension " + std::to_string(dim);
+    IndexArgs a = problem.args(Side::target);
+    if (dim == 0) a.index_q = far.spread(problem.q().view());
+    IndexScoresArgs scores = problem.scores_args(a, Side::host);
+    scores.scores = far.blank(scores.scores, dim);
+    const Array scratch(target, DType::u8, {static_cast<std::int64_t>(workspace_size(scores))},
+                        Poison::nan);
+    scores.workspace = {scratch.buffer().data(Side::target), scratch.buffer().bytes()};
+    const Array ids(target, DType::i32, ids_dims, Poison::nan);
+    SelectArgs select;
+    select.scores = scores.scores;
+    select.valid_blocks = problem.valid_blocks().view(Side::target);
+    select.selection = dim == 1 ? far.blank(ids.view()) : ids.view(Side::target);
+    select.num_tokens = problem.tokens();
+    select.rule = spec.rule;
+    select.stream = target.stream;
+    const Array select_scratch(target, DType::u8,
+                               {static_cast<std::int64_t>(workspace_size(select))}, Poison::nan);
+    select.workspace = {select_scratch.buffer().data(Side::target),
+                        select_scratch.buffer().bytes()};
+    target.submit([&] {
+      index_scores(scores);
+      select_blocks(select);
+    });
+    target.synchronize();
+    judge.same_bits(far.contents(scores.scores).data(), want.scores.data(), sizeof(float),
+                    {spec.heads, problem.blocks(), problem.tokens()}, what);
+    ids.buffer().download();
+    same_ids(dim == 1 ? far.contents(select.selection) : dense_bytes(ids.view()),
+             what + ", selection");
+  }
+  return judge.outcome();
+}
+
 void add_empty(std::vector<Case>& cases) {
   IndexSpec s = base(DType::bf16);
   s.batch = {};
@@ -141,6 +200,17 @@ void add_index_memory(std::vector<Case>& cases) {
     add_strides(cases, k);
     add_tables(cases, k);
     add_far_pages(cases, k);
+  }
+  for (std::int64_t m : {1, 4}) {  // decode sums in two ways, by its rows
+    IndexSpec s = base(DType::bf16);
+    s.batch.m = m;
+    s.spare_rows = 0;
+    // On a device too: reservations of 2^31 elements fit there, those of the far pages do not.
+    cases.push_back(
+        {"index_blocks", "memory",
+         "report 32: rows past 2^31 elements of index_q, selection, scores and table, m " +
+             std::to_string(m),
+         [s](const Target& t) { return check_far_rows(t, s); }, true});
   }
   add_empty(cases);
 }

@@ -77,6 +77,9 @@ class IndexProblem {
   std::int64_t lists() const { return spec_.rule.reduce_heads ? 1 : spec_.heads; }
   std::int64_t blocks() const { return scores_.view().shape[1]; }
   std::int64_t visible(std::int64_t row) const;
+  const Array& q() const { return q_; }
+  const Array& table() const { return batch_.table(); }
+  const Array& valid_blocks() const { return valid_; }
 
   IndexArgs args(Side side) const;
   IndexScoresArgs scores_args(Side side) const;

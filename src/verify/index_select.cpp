@@ -212,6 +212,13 @@ void add_reports(std::vector<Case>& cases) {
       return b == blocks - 7 ? 2.0f : 1.0f + static_cast<float>(b % 2) * 0x1p-23f;
     };
     add(cases, "report 9: all but one score within 1 ulp" + suffix, s);
+    s.score = [blocks](std::int64_t h, std::int64_t b, std::int64_t t) {
+      // The upper 17 bits of all but one key are the same.
+      Rng rng(seed_of({93, static_cast<std::uint64_t>(h), static_cast<std::uint64_t>(b),
+                       static_cast<std::uint64_t>(t)}));
+      return b == blocks - 7 ? 2.0f : 1.0f + static_cast<float>(rng.below(1 << 15)) * 0x1p-23f;
+    };
+    add(cases, "report 9: all but one score in one coarse bin" + suffix, s);
     s.score = [](std::int64_t, std::int64_t b, std::int64_t) { return b % 2 == 0 ? -0.0f : 0.0f; };
     add(cases, "report 9: +0 and -0 mixed" + suffix, s);
   }

@@ -28,6 +28,7 @@ struct StepSpec {
   DType kv = DType::bf16;
   DType index = DType::bf16;
   KVLayout layout = KVLayout::LBHNC;
+  std::int64_t layers = 1;  // of the cache; the step's is the last
   float k_scale = 1;
   float v_scale = 1;
   SelectRule rule;
@@ -91,7 +92,8 @@ StepProblem::StepProblem(const Target& target, const StepSpec& spec, Poison pois
   selection_ = Array(target, DType::i32, {rows, spec.hkv, spec.topk}, poison);
   out_ = Array(target, spec.type, {rows, spec.hq, head_dim}, poison);
   lse_ = Array(target, DType::f32, {rows, spec.hq}, poison);
-  cache_ = Array(target, spec.kv, {pages_ * spec.hkv * page_size * 2 * head_dim}, poison);
+  cache_ =
+      Array(target, spec.kv, {spec.layers * pages_ * spec.hkv * page_size * 2 * head_dim}, poison);
   index_cache_ = Array(target, spec.index, {pages_, page_size, head_dim}, poison);
   place_pages(main_, 1);
   place_pages(index_, 2);
@@ -127,7 +129,8 @@ std::int64_t StepProblem::slot(const BatchArrays& batch, const TokenRow& row) co
 KVCache StepProblem::cache_view(Side side) const {
   const Tensor bytes = cache_.view(side);
   return kv_layer_view(bytes.data, spec_.kv, spec_.layout,
-                       {.layers = 1, .pages = pages_, .heads = spec_.hkv}, 0, bytes.device);
+                       {.layers = spec_.layers, .pages = pages_, .heads = spec_.hkv},
+                       spec_.layers - 1, bytes.device);
 }
 
 void StepProblem::fill_context(std::int64_t request, std::int64_t keys) {
@@ -378,8 +381,9 @@ Outcome check_step(const Target& target, const StepSpec& spec) {
   for (std::size_t i = 0; i < after.size(); ++i) {
     judge.require(after[i] == separate[i],
                   std::string(names[i]) + " differs from the three calls'");
-    judge.require(after[i] != before[i] || spec.batch.tokens() == 0,
-                  std::string(names[i]) + " was not written");
+    const bool written = after[i] != before[i];
+    judge.require(written == (spec.batch.tokens() > 0),
+                  std::string(names[i]) + (written ? " was written" : " was not written"));
   }
   const std::int64_t tokens = spec.batch.tokens();
   const auto rows_of = [tokens](const StepProblem& problem) {
@@ -433,8 +437,12 @@ void add_layer_cases(std::vector<Case>& cases) {
     s.batch = mixed();
     add(heads + "decode, prefill and padding", s);
   }
+  add("no token, no request", {});
+  StepSpec idle;
+  idle.batch.prefills = prefills({0, 0}, {0, 300});
+  add("requests without tokens", idle);
   for (const DType kv : {DType::bf16, DType::f16, DType::e4m3, DType::e5m2}) {
-    for (const KVLayout layout : {KVLayout::LBHNC, KVLayout::LBNHC, KVLayout::LHBNC}) {
+    for (const KVLayout layout : all_kv_layouts) {
       StepSpec s;
       s.hq = 8;
       s.hkv = 2;
@@ -443,6 +451,7 @@ void add_layer_cases(std::vector<Case>& cases) {
       s.type = kv == DType::f16 ? DType::f16 : DType::bf16;
       s.index = kv == DType::e4m3 ? DType::e4m3 : DType::bf16;
       s.layout = layout;
+      s.layers = layout >= KVLayout::BLHNC ? 3 : 1;
       s.rule = {.init_blocks = 1, .local_blocks = 2};
       if (is_fp8(kv)) {
         s.k_scale = 0.25f;

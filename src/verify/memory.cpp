@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <stdexcept>
 
 #include "common/sanitizer.h"
 #if MSA_ADDRESS_SANITIZER
@@ -253,6 +254,44 @@ bool untouched_outside(const Array& array, const std::vector<std::byte>& before,
 std::vector<std::byte> snapshot(const Array& array) {
   const std::byte* data = array.buffer().data();
   return {data, data + array.buffer().bytes()};
+}
+
+Tensor FarArrays::blank(const Tensor& like, int dim) {
+  std::vector<std::byte> poison(static_cast<std::size_t>(like.numel()) * size_of(like.dtype));
+  fill_poison(like.dtype, poison.data(), like.numel(), Poison::nan);
+  return place(like, dim, poison);
+}
+
+Tensor FarArrays::place(const Tensor& like, int dim, const std::vector<std::byte>& elements) {
+  Tensor view = like;
+  view.stride[dim] = past / std::max<std::int64_t>(like.shape[dim] - 1, 1) + 1;
+  std::int64_t extent = 1;
+  for (int i = 0; i < view.rank; ++i) extent += (view.shape[i] - 1) * view.stride[i];
+  buffers_.push_back(std::make_unique<Buffer>(
+      target_, static_cast<std::size_t>(extent) * size_of(view.dtype), 0, true));
+  Buffer& buffer = *buffers_.back();
+  const std::byte* next = elements.data();
+  for_each_run(view, [&](std::int64_t offset, std::size_t n) {
+    std::memcpy(buffer.data() + offset, next, n);
+    buffer.upload(static_cast<std::size_t>(offset), n);
+    next += n;
+  });
+  view.data = buffer.data(Side::target);
+  view.device = target_.device;
+  return view;
+}
+
+std::vector<std::byte> FarArrays::contents(const Tensor& view) const {
+  for (const auto& buffer : buffers_) {
+    if (buffer->data(Side::target) != view.data) continue;
+    for_each_run(view, [&](std::int64_t offset, std::size_t n) {
+      buffer->download(static_cast<std::size_t>(offset), n);
+    });
+    Tensor on_host = view;
+    on_host.data = buffer->data();
+    return dense_bytes(on_host);
+  }
+  throw std::logic_error("no view of these arrays");
 }
 
 }  // namespace msa::verify

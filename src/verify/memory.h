@@ -106,4 +106,27 @@ bool untouched_outside(const Array& array, const std::vector<std::byte>& before,
 /// The bytes of the host's copy.
 std::vector<std::byte> snapshot(const Array& array);
 
+/// Copies of arrays in reservations of their own, one dimension stretched until offsets pass 2^31
+/// elements.
+class FarArrays {
+ public:
+  static constexpr std::int64_t past = std::int64_t{1} << 31;  // elements
+
+  explicit FarArrays(const Target& target) : target_(target) {}
+
+  /// The elements of a host view where the last index of `dim` lies past 2^31 elements; the other
+  /// strides stay. A view of the target's memory.
+  Tensor spread(const Tensor& from, int dim = 0) { return place(from, dim, dense_bytes(from)); }
+  /// Poison in the shape of a view, for an output: a call has to write all of it.
+  Tensor blank(const Tensor& like, int dim = 0);
+  /// The elements of a view that these functions returned, as the target left them, dense.
+  std::vector<std::byte> contents(const Tensor& view) const;
+
+ private:
+  Tensor place(const Tensor& like, int dim, const std::vector<std::byte>& elements);
+
+  const Target& target_;
+  std::vector<std::unique_ptr<Buffer>> buffers_;
+};
+
 }  // namespace msa::verify

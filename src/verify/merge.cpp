@@ -196,6 +196,40 @@ Outcome check_nan(const Target& target, DType type, bool in_lse) {
   return judge.outcome();
 }
 
+/// Rows past 2^31 elements of either side and of the result: the bits of dense rows.
+Outcome check_far_rows(const Target& target, DType type) {
+  Judge judge;
+  const MergeSpec spec{.type = type, .empty_percent = 20};
+  MergeProblem p(target, spec, Poison::nan);
+  p.run(judge);
+  const auto out = dense_bytes(p.out()), lse = dense_bytes(p.lse());
+  const std::vector<std::int64_t> dims = {spec.tokens, spec.heads, head_dim};
+  for (int which : {0, 1, 2}) {  // one at a time: a device has to hold it
+    FarArrays far(target);
+    MergeProblem again(target, spec, Poison::huge);
+    again.run(judge);
+    MergeArgs m = again.args(Side::target);
+    if (which == 0) m.out_a = far.spread(again.a().out.view());
+    if (which == 0) m.lse_a = far.spread(again.a().lse.view());
+    if (which == 1) m.out_b = far.spread(again.b().out.view());
+    if (which == 1) m.lse_b = far.spread(again.b().lse.view());
+    const Array to_out(target, type, dims, Poison::nan);
+    const Array to_lse(target, DType::f32, {spec.tokens, spec.heads}, Poison::nan);
+    m.out = which == 2 ? far.blank(to_out.view()) : to_out.view(Side::target);
+    m.lse = which == 2 ? far.blank(to_lse.view()) : to_lse.view(Side::target);
+    target.submit([&] { merge_states(m); });
+    target.synchronize();
+    to_out.buffer().download();
+    to_lse.buffer().download();
+    const std::string what = std::string("far ") + (which == 0 ? "a" : which == 1 ? "b" : "result");
+    judge.same_bits((which == 2 ? far.contents(m.out) : dense_bytes(to_out.view())).data(),
+                    out.data(), size_of(type), dims, what + ", out");
+    judge.same_bits((which == 2 ? far.contents(m.lse) : dense_bytes(to_lse.view())).data(),
+                    lse.data(), sizeof(float), {spec.tokens, spec.heads}, what + ", lse");
+  }
+  return judge.outcome();
+}
+
 void add_shapes(std::vector<Case>& cases, DType type) {
   const std::string suffix = std::string(", ") + name(type);
   const auto add = [&](const std::string& what, const MergeSpec& spec) {
@@ -238,6 +272,9 @@ void add_merge_cases(std::vector<Case>& cases) {
                          false, false});
       }
     }
+    cases.push_back({"merge_states", "grid",
+                     std::string("report 32: rows past 2^31 elements of every array") + suffix,
+                     [=](const Target& t) { return check_far_rows(t, type); }, true});
     for (bool in_lse : {false, true}) {
       cases.push_back({"merge_states", "grid",
                        std::string("NaN in ") + (in_lse ? "lse" : "out") + suffix,

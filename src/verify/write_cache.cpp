@@ -56,23 +56,26 @@ void add_grid(std::vector<Case>& cases, const WriteSpec& base) {
 }
 
 void add_scales(std::vector<Case>& cases, const WriteSpec& base) {
-  for (DType kv : kv_types) {
-    WriteSpec s = base;
-    s.kv = kv;
-    s.tokens = 30;
-    s.hq = 2;
-    for (float scale : {0.25f, 8.0f, 0.3f, 1.7f}) {
-      s.k_scale = scale;
-      s.v_scale = 2 * scale;
-      s.device_scales = false;
-      const std::string suffix = " k / " + std::to_string(scale) + types_of(s);
-      add(cases, "scales", "host scales," + suffix, s);
-      s.device_scales = true;
-      add(cases, "scales", "device scales," + suffix, s);
+  for (DType type : activations) {
+    for (DType kv : kv_types) {
+      WriteSpec s = base;
+      s.type = type;
+      s.kv = kv;
+      s.tokens = 30;
+      s.hq = 2;
+      for (float scale : {0.25f, 8.0f, 0.3f, 1.7f}) {
+        s.k_scale = scale;
+        s.v_scale = 2 * scale;
+        s.device_scales = false;
+        const std::string suffix = " k / " + std::to_string(scale) + types_of(s);
+        add(cases, "scales", "host scales," + suffix, s);
+        s.device_scales = true;
+        add(cases, "scales", "device scales," + suffix, s);
+      }
+      s.k_scale = s.v_scale = 0x1p-10f;
+      s.gain = 4;
+      add(cases, "scales", "values past the type's largest" + types_of(s), s);
     }
-    s.k_scale = s.v_scale = 0x1p-10f;
-    s.gain = 4;
-    add(cases, "scales", "values past the type's largest" + types_of(s), s);
   }
 }
 
@@ -170,6 +173,37 @@ void add_insert_parts(std::vector<Case>& cases) {
   add(cases, "grid", "the index cache alone, f16 into e4m3", s);
 }
 
+/// Rows past 2^31 elements of the activations and of the queries.
+Outcome check_far_rows(const Target& target, const WriteSpec& spec) {
+  Judge judge;
+  const WriteOutput want = WriteProblem(target, spec, Poison::nan).run(judge);
+  WriteProblem problem(target, spec, Poison::huge);
+  const WriteCacheArgs host = problem.write_args(Side::host);
+  FarArrays far(target);
+  WriteCacheArgs call;
+  const WriteOutput got = problem.run(judge, [&](WriteCacheArgs& a) {
+    a.qkv = far.spread(problem.qkv().view());
+    a.q_out = far.blank(host.q_out);
+    if (spec.hi > 0) a.index_q_out = far.blank(host.index_q_out);
+    call = a;
+  });
+  const auto compare = [&](const std::vector<std::byte>& a, const std::vector<std::byte>& b,
+                           DType type, const std::string& what) {
+    const auto size = size_of(type);
+    judge.require(a.size() == b.size(), what + " of another size");
+    if (judge.passed()) {
+      judge.same_bits(a.data(), b.data(), size, {static_cast<std::int64_t>(a.size() / size)}, what);
+    }
+  };
+  compare(got.k, want.k, spec.kv, "k");
+  compare(got.v, want.v, spec.kv, "v");
+  compare(got.index_k, want.index_k, spec.index, "index_k");
+  if (spec.insert) return judge.outcome();
+  compare(far.contents(call.q_out), want.q, spec.type, "q_out");
+  compare(far.contents(call.index_q_out), want.index_q, problem.index_q_type(), "index_q_out");
+  return judge.outcome();
+}
+
 /// Where arrays lie must not matter.
 void add_memory(std::vector<Case>& cases, const WriteSpec& base) {
   const auto same = [&](const std::string& what, const WriteSpec& a, const WriteSpec& b,
@@ -212,6 +246,11 @@ void add_memory(std::vector<Case>& cases, const WriteSpec& base) {
     o.first_page = 131072 * factor - 1;
     o.hkv = s.hkv;
     same("index cache past 2^31 elements" + suffix, s, o, true);
+    WriteSpec rows = s;
+    rows.spare_rows = 0;
+    rows.skips = false;  // every row is written
+    cases.push_back({op_of(base), "memory", "report 32: rows past 2^31 elements" + suffix,
+                     [rows](const Target& t) { return check_far_rows(t, rows); }, true});
   }
 }
 

@@ -201,8 +201,7 @@ WriteCacheArgs WriteProblem::write_args(Side side) const {
   return a;
 }
 
-InsertCacheArgs WriteProblem::insert_args(Side side) const {
-  const WriteCacheArgs w = write_args(side);
+InsertCacheArgs WriteProblem::insert_args(const WriteCacheArgs& w) const {
   const std::int64_t rows = w.qkv.shape[0];
   const auto part = [&](std::int64_t first, std::int64_t n) {
     ConstTensor t = w.qkv.narrow(1, first * head_dim, n * head_dim);
@@ -282,7 +281,7 @@ void WriteProblem::download_caches() {
   }
 }
 
-WriteOutput WriteProblem::run(Judge& judge) {
+WriteOutput WriteProblem::run(Judge& judge, const std::function<void(WriteCacheArgs&)>& change) {
   std::vector<std::vector<std::byte>> before;
   for (const auto& b : buffers_) {
     before.emplace_back(b->data(), b->data() + (sparse() ? 0 : b->bytes()));
@@ -294,11 +293,13 @@ WriteOutput WriteProblem::run(Judge& judge) {
         &slots_, &index_slots_, &q_, &index_q_, &k_scale_, &v_scale_}) {
     if (a->given()) a->buffer().upload();
   }
+  WriteCacheArgs call = write_args(Side::target);
+  if (change) change(call);
   target_.submit([&] {
     if (spec_.insert) {
-      insert_cache(insert_args(Side::target));
+      insert_cache(insert_args(call));
     } else {
-      write_cache(write_args(Side::target));
+      write_cache(call);
     }
   });
   target_.synchronize();

@@ -82,9 +82,12 @@ class WriteProblem {
   std::byte* input(std::int64_t token, std::int64_t head) const;
 
   WriteCacheArgs write_args(Side side) const;
-  InsertCacheArgs insert_args(Side side) const;
-  /// Calls the operator; nothing but what it must write may change.
-  WriteOutput run(Judge& judge);
+  InsertCacheArgs insert_args(Side side) const { return insert_args(write_args(side)); }
+  InsertCacheArgs insert_args(const WriteCacheArgs& w) const;
+  /// Calls the operator, with arguments that `change` may still alter (insert_cache takes its rows
+  /// from those of write_cache); nothing but what it must write may change.
+  WriteOutput run(Judge& judge, const std::function<void(WriteCacheArgs&)>& change = {});
+  const Array& qkv() const { return qkv_; }
 
  private:
   struct View {  // of a cache, on the host
