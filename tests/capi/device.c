@@ -95,7 +95,7 @@ static void test_frozen_layout(void) {
 }
 
 void test_device(void) {
-  test_wrong_settings("MSA_CPU_ISA", "avx9000", MSA_ERROR_UNSUPPORTED);
+  test_wrong_settings("MSA_CPU_ISA", "avx9000", MSA_ERROR_INVALID_ARGUMENT);
   test_wrong_settings("MSA_THREADS", "none", MSA_ERROR_INVALID_ARGUMENT);
   test_cpu();
   test_backends();
