@@ -122,8 +122,9 @@ struct Handles {
         case 6:
           view.device.type = static_cast<DeviceType>(in.below(5));
           break;
-        default:
-          view.shape[dim] += in.below(5) - 2;
+        default:  // a neighbour of what it is, which may be any number by now
+          view.shape[dim] = static_cast<std::int64_t>(static_cast<std::uint64_t>(view.shape[dim]) +
+                                                      static_cast<std::uint64_t>(in.below(5) - 2));
       }
     });
     // Whatever the mutations made of it: no call may get memory that is not there.
