@@ -157,7 +157,8 @@ TEST(Command, VerifyKeepsToTheBackendThatMsaBackendNames) {
 
 TEST(Command, InfoShowsWhatMsaBackendShutsOut) {
   const ProgramResult alone = run_msa("info --json", "MSA_BACKEND=cpu");
-  for (const json& backend : json::parse(alone.out).at("backends")) {
+  const json report = json::parse(alone.out);
+  for (const json& backend : report.at("backends")) {
     const bool cpu = backend.at("name") == "cpu";
     EXPECT_EQ(backend.at("available"), cpu);
     EXPECT_EQ(backend.at("reasons").empty(), cpu);
@@ -165,7 +166,7 @@ TEST(Command, InfoShowsWhatMsaBackendShutsOut) {
       EXPECT_EQ(backend.at("reasons").front(), "MSA_BACKEND is 'cpu'");
     }
   }
-  EXPECT_TRUE(json::parse(alone.out).at("switch_problems").empty());
+  EXPECT_TRUE(report.at("switch_problems").empty());
   for (const std::string& name : backends_that_are(false)) {
     const ProgramResult table = run_msa("info", "MSA_BACKEND=" + name);
     EXPECT_EQ(table.code, 0);
