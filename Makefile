@@ -3,6 +3,8 @@ BUILD ?= build
 JOBS ?= $(shell nproc)
 # That each fuzz target runs for; CI takes less.
 FUZZ_SECONDS ?= 30
+# Inputs that each fuzz target tries at most, with a fixed seed; CI sets it, so that one tree always gets the same answer.
+FUZZ_RUNS ?= -1
 CCACHE := $(shell command -v ccache)
 CMAKE_FLAGS := -G Ninja $(if $(CCACHE),-DCMAKE_CXX_COMPILER_LAUNCHER=$(CCACHE))
 CLANG := -DCMAKE_C_COMPILER=clang-14 -DCMAKE_CXX_COMPILER=clang++-14
@@ -55,7 +57,7 @@ docs: ## the public headers' documentation is complete
 	doxygen docs/Doxyfile
 
 # One build for the suite and for the fuzzers.
-ASAN = cmake -S . -B $(BUILD)/asan $(CMAKE_FLAGS) $(SANITIZED) -DMSA_SANITIZE=address,undefined -DMSA_BUILD_FUZZ=ON -DMSA_FUZZ_SECONDS=$(FUZZ_SECONDS)
+ASAN = cmake -S . -B $(BUILD)/asan $(CMAKE_FLAGS) $(SANITIZED) -DMSA_SANITIZE=address,undefined -DMSA_BUILD_FUZZ=ON -DMSA_FUZZ_SECONDS=$(FUZZ_SECONDS) -DMSA_FUZZ_RUNS=$(FUZZ_RUNS)
 
 asan: ## the suite under the address and undefined-behaviour sanitizers
 	@tools/install_deps gates

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "api/dispatch.h"
@@ -91,6 +92,20 @@ void check_outputs(Checker& check, const WriteCacheArgs& a, bool with_index) {
   check_per_token(check, "index_slot_mapping", a.index_slot_mapping, a.num_tokens);
 }
 
+/// Columns of qkv; nothing where they leave 63 bits.
+std::optional<std::int64_t> qkv_width(std::int64_t q_heads, std::int64_t kv_heads,
+                                      std::int64_t index_heads) {
+  std::int64_t heads = 0, width = 0;
+  if (__builtin_mul_overflow(kv_heads, 2, &heads) ||
+      __builtin_add_overflow(heads, q_heads, &heads) ||
+      (index_heads > 0 && (__builtin_add_overflow(heads, index_heads, &heads) ||
+                           __builtin_add_overflow(heads, 1, &heads))) ||
+      __builtin_mul_overflow(heads, head_dim, &width)) {
+    return std::nullopt;
+  }
+  return width;
+}
+
 void validate(Checker& check, const WriteCacheArgs& a) {
   check.range("num_tokens", a.num_tokens, 0, max_int32);
   const bool with_index = has_index(a);
@@ -100,14 +115,17 @@ void validate(Checker& check, const WriteCacheArgs& a) {
   const std::int64_t index_heads =
       with_index && a.index_q_out.rank == 3 ? a.index_q_out.shape[1] : 0;
   const bool widths_known = kv_heads > 0 && q_heads > 0 && (!with_index || index_heads > 0);
-  const std::int64_t width =
-      (q_heads + 2 * kv_heads + (index_heads > 0 ? index_heads + 1 : 0)) * head_dim;
+  const std::optional<std::int64_t> width =
+      widths_known ? qkv_width(q_heads, kv_heads, index_heads) : std::nullopt;
+  check.require(!widths_known || width.has_value(), "q_out", "has ", q_heads, " heads beside ",
+                kv_heads, " KV heads and ", index_heads,
+                " index heads; allowed: as many as make fewer than 2^63 columns of qkv");
   check.tensor(
       "qkv", a.qkv,
       {.dtypes = activation_types,
        .extents = {Extent::at_least("T", a.num_tokens),
-                   widths_known ? Extent::exactly("(Hq + 2·Hkv + (Hi > 0 ? Hi + 1 : 0))·128", width)
-                                : Extent::any("(Hq + 2·Hkv + (Hi > 0 ? Hi + 1 : 0))·128")},
+                   width ? Extent::exactly("(Hq + 2·Hkv + (Hi > 0 ? Hi + 1 : 0))·128", *width)
+                         : Extent::any("(Hq + 2·Hkv + (Hi > 0 ? Hi + 1 : 0))·128")},
        .dense_last = true,
        .touched = a.num_tokens > 0});
   check_per_token(check, "positions", a.positions, a.num_tokens);

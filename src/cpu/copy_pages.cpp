@@ -55,6 +55,8 @@ void copy_part(const PagePlan& plan, const char* src, char* dst, std::int64_t ou
 }  // namespace
 
 void copy_pages(const CopyPagesArgs& args) {
+  // Strides of views without elements are any numbers.
+  if (args.pairs.shape[0] == 0 || args.src.numel() == 0 || args.dst.numel() == 0) return;
   PagePlan plan = plan_page(args.src, args.dst);
   // Tasks are (pair, step of the outermost loop that exists).
   for (int i = 0; i < 2 && plan.loops[0].count == 1; ++i) {
@@ -62,7 +64,6 @@ void copy_pages(const CopyPagesArgs& args) {
   }
   const auto element = static_cast<std::int64_t>(size_of(args.src.dtype));
   const std::int64_t parts = plan.loops[0].count;
-  if (args.src.numel() == 0 || args.dst.numel() == 0) return;
   parallel_for(args.pairs.shape[0] * parts, [&](std::int64_t task) {
     const auto* pair = args.pairs.ptr<std::int64_t>() + task / parts * args.pairs.stride[0];
     const std::int64_t from = pair[0], to = pair[args.pairs.stride[1]];

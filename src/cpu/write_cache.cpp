@@ -162,7 +162,8 @@ void insert_cache(const InsertCacheArgs& args) {
   const HeadRule index_k{args.index_k.dtype, args.index_cache.dtype};
   const Writer writer;
   const auto head_bytes = [](const ConstTensor& t) {
-    return t.stride[1] * static_cast<std::int64_t>(size_of(t.dtype));
+    // The stride of a dimension of one index is any number.
+    return t.shape[1] == 1 ? 0 : t.stride[1] * static_cast<std::int64_t>(size_of(t.dtype));
   };
   for_tokens(args.num_tokens, [&](std::int64_t t) {
     if (k_view.given()) {

@@ -436,6 +436,8 @@ TEST(Validation, WriteNumbers) {
                   c.args.v_scale = Scale(ConstTensor(c.memory->dense(DType::f32, {2, 128})));
                 },
                 "'v_scale' is a tensor of dtype f32 with shape [2, 128]"},
+          Fault{[](auto& c) { c.args.q_out.shape[1] = std::int64_t{1} << 62; },
+                "heads; allowed: as many as make fewer than 2^63 columns of qkv"},
           Fault{[](auto& c) { c.args.qkv.shape[1] -= 128; },
                 "'qkv' has 1280 in dimension 1; expected [T ≥ 3, (Hq + 2·Hkv + (Hi > 0 ? Hi + 1 : "
                 "0))·128 = 1408]"},

@@ -79,6 +79,7 @@ class Arena {
     for (int i = 0; i < view.rank; ++i) {
       if (view.shape[i] <= 0) return true;
       const __int128 reach = static_cast<__int128>(view.shape[i] - 1) * view.stride[i];
+      if (reach < -bytes || reach > bytes) return false;
       (reach < 0 ? low : high) += reach;
     }
     const __int128 size = static_cast<__int128>(size_of(view.dtype));
