@@ -4,30 +4,18 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <string>
 #include <vector>
 
 #include "calls.h"
+#include "scoped_env.h"
 
 namespace msa {
 namespace {
 
 using ::testing::HasSubstr;
-
-/// Sets an environment variable for the length of a test.
-class ScopedEnv {
- public:
-  ScopedEnv(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
-  ~ScopedEnv() { unsetenv(name_); }
-  ScopedEnv(const ScopedEnv&) = delete;
-  ScopedEnv& operator=(const ScopedEnv&) = delete;
-
- private:
-  const char* name_;
-};
 
 template <class Body>
 std::string error_of(Body body, ErrorCode code) {

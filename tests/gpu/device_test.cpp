@@ -17,6 +17,7 @@
 #include "msa/device.h"
 #include "msa/error.h"
 #include "on_device.h"
+#include "scoped_env.h"
 #include "verify/attend_problem.h"
 #include "verify/cuda_target.h"
 #include "verify/index_problem.h"
@@ -38,17 +39,6 @@ using verify::IndexSpec;
 using verify::Judge;
 using verify::Poison;
 using verify::Target;
-
-class ScopedEnv {
- public:
-  ScopedEnv(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
-  ~ScopedEnv() { unsetenv(name_); }
-  ScopedEnv(const ScopedEnv&) = delete;
-  ScopedEnv& operator=(const ScopedEnv&) = delete;
-
- private:
-  const char* name_;
-};
 
 class DeviceTest : public ::testing::Test {
  protected:
