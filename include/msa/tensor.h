@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <span>
 #include <type_traits>
 
@@ -72,7 +73,7 @@ struct BasicTensor {
     std::int64_t step = 1;
     for (int i = t.rank - 1; i >= 0; --i) {
       t.stride[i] = step;
-      step *= t.shape[i];
+      step = product(step, t.shape[i]);
     }
     return t;
   }
@@ -80,10 +81,11 @@ struct BasicTensor {
   /// True where the argument was given: an optional tensor is left out by leaving it default.
   constexpr bool given() const { return rank != 0 || data != nullptr; }
 
-  /// Number of elements. Dimensions past `max_rank`, which a wrong rank may count, do not exist.
+  /// Number of elements: 0 where an extent is negative, 2^63 − 1 where it is that or more.
+  /// Dimensions past `max_rank`, which a wrong rank may count, do not exist.
   constexpr std::int64_t numel() const {
     std::int64_t n = 1;
-    for (int i = 0; i < rank && i < max_rank; ++i) n *= shape[i];
+    for (int i = 0; i < rank && i < max_rank; ++i) n = product(n, shape[i]);
     return n;
   }
 
@@ -105,11 +107,12 @@ struct BasicTensor {
     return t;
   }
 
-  /// Elements [begin, begin + length) of dimension `dim`.
+  /// Elements [begin, begin + length) of dimension `dim`. Where no element is left, `data` stays:
+  /// the strides of such a view may be any numbers.
   constexpr BasicTensor narrow(int dim, std::int64_t begin, std::int64_t length) const {
     BasicTensor t = *this;
     t.shape[dim] = length;
-    t.data = offset_by(begin * stride[dim]);
+    if (t.numel() > 0) t.data = offset_by(begin * stride[dim]);
     return t;
   }
 
@@ -121,6 +124,13 @@ struct BasicTensor {
   }
 
  private:
+  /// a · b for a ≥ 0, kept from 0 to 2^63 − 1: extents may be any numbers.
+  static constexpr std::int64_t product(std::int64_t a, std::int64_t b) {
+    constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+    if (b <= 0) return 0;
+    return a > most / b ? most : a * b;
+  }
+
   Pointer offset_by(std::int64_t elements) const {
     using Byte = std::conditional_t<std::same_as<Pointer, const void*>, const char, char>;
     if (data == nullptr) return nullptr;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <limits>
 #include <set>
 
 #include "msa/msa.h"
@@ -26,6 +27,21 @@ TEST(Tensor, NarrowAndTransposeMoveTheView) {
   const auto x = t.transpose(0, 2);
   EXPECT_EQ(x.shape[0], 4);
   EXPECT_EQ(x.ptr<std::int32_t>()[3 * x.stride[0] + 2 * x.stride[1] + 1 * x.stride[2]], 23);
+}
+
+TEST(Tensor, ExtentsPastAllNumbersAreCountedAsFarAsNumbersGo) {
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  constexpr std::int64_t huge = std::int64_t{1} << 62;
+  std::uint8_t byte = 0;
+  const auto t = Tensor::dense(&byte, DType::u8, {huge, huge, 2, 3});
+  EXPECT_EQ(t.numel(), most);
+  EXPECT_EQ(t.stride[0], most);
+  EXPECT_EQ(t.stride[1], 6);
+  EXPECT_EQ(Tensor::dense(&byte, DType::u8, {huge, huge, 0}).numel(), 0);
+  EXPECT_EQ(Tensor::dense(&byte, DType::u8, {-1, -1}).numel(), 0);
+  // Where nothing is left, there is no element to point at.
+  EXPECT_EQ(t.narrow(1, 7, 0).data, &byte);
+  EXPECT_EQ(t.narrow(1, 7, 0).narrow(0, 7, 1).data, &byte);
 }
 
 TEST(Tensor, BytesTakeATypeOfTheirSizeOnly) {
