@@ -8,6 +8,8 @@
 #include <optional>
 #include <span>
 
+#include "common/step.h"
+
 namespace msa {
 namespace {
 
@@ -53,24 +55,22 @@ bool empty(const ConstTensor& t) {
                      [](std::int64_t d) { return d <= 0; });
 }
 
-/// Bytes from the first element to one past the last; nothing where that leaves 63 bits. Strides
-/// are not negative here.
-std::optional<std::int64_t> span_bytes(const ConstTensor& t, int first_dim = 0) {
-  if (empty(t)) return 0;
-  std::int64_t last = 0;
-  for (int i = first_dim; i < t.rank; ++i) {
-    std::int64_t step = 0;
-    if (__builtin_mul_overflow(t.shape[i] - 1, t.stride[i], &step) ||
-        __builtin_add_overflow(last, step, &last)) {
-      return std::nullopt;
-    }
+/// Whether the elements, each counted by its indices, have fewer than 2^63 bytes; an extent of 0
+/// counts as 1. It bounds every product of a view's extents, also where strides of 0 or an empty
+/// dimension leave little or nothing to span.
+bool countable(const ConstTensor& t) {
+  auto bytes = static_cast<std::int64_t>(size_of(t.dtype));
+  return std::none_of(t.shape.begin(), t.shape.begin() + t.rank, [&](std::int64_t d) {
+    return __builtin_mul_overflow(bytes, std::max<std::int64_t>(d, 1), &bytes);
+  });
+}
+
+/// False for a view that runs backwards: no operator takes one.
+bool runs_forward(const ConstTensor& t) {
+  for (int i = 0; i < t.rank; ++i) {
+    if (step(t, i) < 0) return false;
   }
-  std::int64_t bytes = 0;
-  if (__builtin_add_overflow(last, 1, &last) ||
-      __builtin_mul_overflow(last, static_cast<std::int64_t>(size_of(t.dtype)), &bytes)) {
-    return std::nullopt;
-  }
-  return bytes;
+  return true;
 }
 
 /// Sufficient and, for views of one allocation, natural: with dimensions in order of stride, each
@@ -90,64 +90,105 @@ bool elements_share_memory(const ConstTensor& t) {
   return false;
 }
 
-/// Whether two views with equal strides meet: some index difference cancels `distance`, the
-/// elements from a's first to b's first. Strides are taken largest first; since the smaller ones
-/// together span less than one step of it, only the two nearest multiples can lead to a meeting.
-bool meet(const ConstTensor& a, const ConstTensor& b, std::int64_t distance,
-          std::span<const int> order) {
-  if (order.empty()) return distance == 0;
-  const int dim = order.front();
-  const std::int64_t step = std::max<std::int64_t>(a.stride[dim], 1);
-  const std::int64_t down = distance >= 0 ? distance / step : -((-distance + step - 1) / step);
-  for (const std::int64_t steps : {down, down + 1}) {  // a's index minus b's index
-    if (steps > a.shape[dim] - 1 || -steps > b.shape[dim] - 1) continue;
-    if (meet(a, b, distance - steps * step, order.subspan(1))) return true;
+/// A dimension of two views in which one of them moves, or both do by the same stride.
+struct SharedStep {
+  std::int64_t stride;  // positive
+  std::int64_t indices_a;
+  std::int64_t indices_b;
+};
+
+/// The steps of two views, largest first, each larger than all that the smaller ones span together;
+/// nothing where there are none such.
+std::optional<std::vector<SharedStep>> shared_steps(const ConstTensor& a, const ConstTensor& b) {
+  if (a.rank != b.rank || size_of(a.dtype) != size_of(b.dtype)) return std::nullopt;
+  std::vector<SharedStep> steps;
+  for (int i = 0; i < a.rank; ++i) {
+    const std::int64_t step_a = step(a, i), step_b = step(b, i);
+    if (a.shape[i] > 1 && b.shape[i] > 1 && step_a != step_b) return std::nullopt;
+    const std::int64_t stride = std::max(step_a, step_b);
+    if (stride > 0) steps.push_back({stride, a.shape[i], b.shape[i]});
+  }
+  std::sort(steps.begin(), steps.end(),
+            [](const SharedStep& x, const SharedStep& y) { return x.stride < y.stride; });
+  std::int64_t inner = 0;  // what the smaller steps span
+  for (const SharedStep& s : steps) {
+    if (s.stride <= inner) return std::nullopt;
+    std::int64_t reach = 0;
+    if (__builtin_mul_overflow(std::max(s.indices_a, s.indices_b) - 1, s.stride, &reach) ||
+        __builtin_add_overflow(inner, reach, &inner)) {
+      return std::nullopt;
+    }
+  }
+  std::reverse(steps.begin(), steps.end());
+  return steps;
+}
+
+/// Whether two views of shared steps meet: some index difference cancels `distance`, the elements
+/// from a's first to b's first. Since the smaller steps together span less than one of the largest,
+/// only the two nearest multiples of it can lead to a meeting.
+bool meet(std::int64_t distance, std::span<const SharedStep> steps) {
+  if (steps.empty()) return distance == 0;
+  const SharedStep& s = steps.front();
+  const std::int64_t down = distance / s.stride - (distance % s.stride < 0 ? 1 : 0);
+  for (const std::int64_t n : {down, down + 1}) {  // a's index minus b's index
+    if (n >= s.indices_a || n <= -s.indices_b) continue;
+    if (meet(distance - n * s.stride, steps.subspan(1))) return true;
   }
   return false;
 }
 
-/// The dimensions of two views whose strides agree, largest stride first; nothing where they
-/// differ.
-std::optional<std::vector<int>> shared_strides(const ConstTensor& a, const ConstTensor& b) {
-  if (a.rank != b.rank || size_of(a.dtype) != size_of(b.dtype)) return std::nullopt;
-  std::vector<int> order;
-  for (int i = 0; i < a.rank; ++i) {
-    if (a.stride[i] != b.stride[i]) return std::nullopt;
-    order.push_back(i);
-  }
-  std::sort(order.begin(), order.end(), [&](int i, int j) { return a.stride[i] > a.stride[j]; });
-  return order;
-}
-
 }  // namespace
+
+std::optional<std::int64_t> span_bytes(const ConstTensor& t, int first_dim) {
+  if (empty(t)) return 0;
+  std::int64_t last = 0;
+  for (int i = first_dim; i < t.rank; ++i) {
+    std::int64_t reach = 0;
+    if (__builtin_mul_overflow(t.shape[i] - 1, t.stride[i], &reach) ||
+        __builtin_add_overflow(last, reach, &last)) {
+      return std::nullopt;
+    }
+  }
+  std::int64_t bytes = 0;
+  if (__builtin_add_overflow(last, 1, &last) ||
+      __builtin_mul_overflow(last, static_cast<std::int64_t>(size_of(t.dtype)), &bytes)) {
+    return std::nullopt;
+  }
+  return bytes;
+}
 
 /// Exact for views of equal strides (K and V of one packed row, slices of one buffer); for equal
 /// rows of different insides the rows' ranges are compared; anything else counts by its address
-/// range. A rank that does not exist says nothing of what the view spans; it is reported as such.
+/// range. A rank that does not exist and strides below 0 say nothing of what the view spans; they
+/// are reported as such.
 bool overlap(const ConstTensor& a, const ConstTensor& b) {
   if (!rank_exists(a) || !rank_exists(b)) return false;
   if (a.data == nullptr || b.data == nullptr || empty(a) || empty(b)) return false;
+  if (!runs_forward(a) || !runs_forward(b)) return false;
   const std::optional<std::int64_t> bytes_a = span_bytes(a), bytes_b = span_bytes(b);
   if (!bytes_a || !bytes_b) return true;
   const auto begin_a = reinterpret_cast<std::uintptr_t>(a.data);
   const auto begin_b = reinterpret_cast<std::uintptr_t>(b.data);
-  if (begin_a + static_cast<std::uintptr_t>(*bytes_a) <= begin_b ||
-      begin_b + static_cast<std::uintptr_t>(*bytes_b) <= begin_a) {
-    return false;
-  }
-  if (const auto order = shared_strides(a, b)) {
-    const auto bytes = static_cast<std::int64_t>(begin_b - begin_a);
+  // The end of a view that is not there may lie past all addresses: differences, not sums.
+  const bool apart = begin_a <= begin_b
+                         ? begin_b - begin_a >= static_cast<std::uintptr_t>(*bytes_a)
+                         : begin_a - begin_b >= static_cast<std::uintptr_t>(*bytes_b);
+  if (apart) return false;
+  const auto distance = static_cast<std::int64_t>(begin_b - begin_a);
+  if (const auto steps = shared_steps(a, b)) {
     const auto size = static_cast<std::int64_t>(size_of(a.dtype));
-    return bytes % size != 0 || meet(a, b, bytes / size, *order);
+    return distance % size != 0 || meet(distance / size, *steps);
   }
-  const std::int64_t row = a.stride[0] * static_cast<std::int64_t>(size_of(a.dtype));
-  const bool same_rows = a.rank > 1 && b.rank > 1 && row > 0 &&
-                         row == b.stride[0] * static_cast<std::int64_t>(size_of(b.dtype));
+  if (a.rank < 2 || b.rank < 2) return true;
+  const std::int64_t row_a = step_bytes(a, 0), row_b = step_bytes(b, 0);
+  const std::int64_t row = std::max(row_a, row_b);
+  // A single row may be one of any rows.
+  const bool same_rows = row > 0 && (row_a == row_b || row_a == 0 || row_b == 0);
   if (!same_rows) return true;
   const std::int64_t inner_a = *span_bytes(a, 1), inner_b = *span_bytes(b, 1);
-  const auto distance = static_cast<std::int64_t>(begin_a - begin_b);
-  const std::int64_t offset = ((distance % row) + row) % row;  // of a's row within b's
-  return offset < inner_b || offset + inner_a > row;
+  const std::int64_t remainder = -distance % row;
+  const std::int64_t offset = remainder < 0 ? remainder + row : remainder;  // of a's row within b's
+  return offset < inner_b || offset > row - inner_a;
 }
 
 std::ostream& operator<<(std::ostream& text, const Description& description) {
@@ -235,6 +276,8 @@ bool Checker::tensor(std::string_view argument, const ConstTensor& t, const Tens
   if (!strides_ok) return true;
   if (!span_bytes(t)) {
     fail(argument, cat("spans more than 2^63 bytes (", describe(t), ")"));
+  } else if (!countable(t)) {
+    fail(argument, cat("has extents whose product is more than 2^63 bytes (", describe(t), ")"));
   } else if (rule.output && elements_share_memory(t)) {
     fail(argument,
          cat("is written, but its strides make elements share memory (", describe(t), ")"));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -57,6 +58,10 @@ struct TensorRule {
   bool output = false;      ///< its elements must not share memory
   bool touched = true;      ///< false: the call reads and writes nothing of it, null is allowed
 };
+
+/// Bytes from the first element to one past the last, of one index of the dimensions before
+/// `first_dim`; nothing where that leaves 63 bits. Strides are not negative here.
+std::optional<std::int64_t> span_bytes(const ConstTensor& t, int first_dim = 0);
 
 /// Whether two views have memory in common: exact for equal strides, by address ranges else.
 bool overlap(const ConstTensor& a, const ConstTensor& b);

@@ -2,6 +2,7 @@
 #include <array>
 #include <cstring>
 
+#include "common/step.h"
 #include "cpu/operators.h"
 #include "cpu/parallel.h"
 
@@ -22,14 +23,13 @@ struct PagePlan {
 
 /// Grows the run from the innermost dimension outwards while both sides stay contiguous.
 PagePlan plan_page(const ConstTensor& src, const Tensor& dst) {
-  const auto element = static_cast<std::int64_t>(size_of(src.dtype));
   PagePlan plan;
-  plan.run = element;
+  plan.run = static_cast<std::int64_t>(size_of(src.dtype));
   int level = 2;
   bool contiguous = true;
   for (int i = src.rank - 1; i >= 1; --i) {
     if (src.shape[i] == 1) continue;
-    const std::int64_t src_step = src.stride[i] * element, dst_step = dst.stride[i] * element;
+    const std::int64_t src_step = step_bytes(src, i), dst_step = step_bytes(dst, i);
     if (contiguous && src_step == plan.run && dst_step == plan.run) {
       plan.run *= src.shape[i];
       continue;
@@ -55,7 +55,6 @@ void copy_part(const PagePlan& plan, const char* src, char* dst, std::int64_t ou
 }  // namespace
 
 void copy_pages(const CopyPagesArgs& args) {
-  // Strides of views without elements are any numbers.
   if (args.pairs.shape[0] == 0 || args.src.numel() == 0 || args.dst.numel() == 0) return;
   PagePlan plan = plan_page(args.src, args.dst);
   // Tasks are (pair, step of the outermost loop that exists).

@@ -187,6 +187,7 @@ std::size_t workspace_size(const IndexScoresArgs&) { return 0; }
 void index_scores(const IndexScoresArgs& args) {
   constexpr std::int64_t part_blocks = 32;
   const std::int64_t heads = args.index_q.shape[1], blocks = args.scores.shape[1];
+  if (blocks == 0) return;  // T is any number then, and not worth a tile
   const std::vector<IndexTile> tiles = index_tiles(args.batch, heads);
   const std::int64_t parts = (blocks + part_blocks - 1) / part_blocks;
   const Tensor& out = args.scores;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "common/step.h"
 #include "cpu/operators.h"
 #include "cpu/parallel.h"
 
@@ -161,16 +162,13 @@ void insert_cache(const InsertCacheArgs& args) {
   const HeadRule v{args.v.dtype, v_view.dtype, value_of(args.v_scale)};
   const HeadRule index_k{args.index_k.dtype, args.index_cache.dtype};
   const Writer writer;
-  const auto head_bytes = [](const ConstTensor& t) {
-    // The stride of a dimension of one index is any number.
-    return t.shape[1] == 1 ? 0 : t.stride[1] * static_cast<std::int64_t>(size_of(t.dtype));
-  };
+  const std::int64_t k_head = step_bytes(args.k, 1), v_head = step_bytes(args.v, 1);
   for_tokens(args.num_tokens, [&](std::int64_t t) {
     if (k_view.given()) {
       const Slot slot = slot_of(args.slot_mapping, t, k_view.shape[0]);
       if (slot.page >= 0) {
-        writer.to_cache(k, at(args.k, t * args.k.stride[0]), head_bytes(args.k), k_view, slot);
-        writer.to_cache(v, at(args.v, t * args.v.stride[0]), head_bytes(args.v), v_view, slot);
+        writer.to_cache(k, at(args.k, t * args.k.stride[0]), k_head, k_view, slot);
+        writer.to_cache(v, at(args.v, t * args.v.stride[0]), v_head, v_view, slot);
       }
     }
     if (args.index_cache.given()) {

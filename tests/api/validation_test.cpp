@@ -15,6 +15,8 @@ using testing::Argument;
 using testing::Call;
 using ::testing::HasSubstr;
 
+constexpr std::int64_t max_int64 = std::numeric_limits<std::int64_t>::max();
+
 /// Runs a broken call; fails unless it is refused with a text that has all of `parts`, every line
 /// starts with the operator's name (or that of one of its parts), and no byte of the call's memory
 /// changed.
@@ -111,6 +113,11 @@ std::vector<Fault> tensor_faults() {
          });
          return true;
        }},
+      {"extents", "has extents whose product is more than 2^63 bytes", always([](auto& t) {
+         // One element's memory for all of them.
+         t.shape[0] = max_int64;
+         t.stride[0] = 0;
+       })},
   };
 }
 
@@ -447,6 +454,13 @@ TEST(Validation, WriteNumbers) {
                 "'q_out' shares memory with 'qkv'"},
           Fault{[](auto& c) { c.args.index_cache.data = c.args.kv_cache.packed.data; },
                 "'kv_cache' shares memory with 'index_cache'"},
+          // The stride of the only page, which could be any number, is that of q_out's tokens.
+          Fault{[](auto& c) {
+                  c.args.index_cache = c.memory->dense(DType::bf16, {1, 128, 128});
+                  c.args.index_cache.stride[0] = c.args.q_out.stride[0];
+                  c.args.q_out.data = c.args.index_cache.template ptr<std::uint16_t>() + 20 * 128;
+                },
+                "'q_out' shares memory with 'index_cache'"},
           Fault{[](auto& c) {
                   c.args.v_scale =
                       Scale(ConstTensor::dense(c.args.kv_cache.packed.data, DType::f32, {1}));
@@ -704,6 +718,49 @@ TEST(Validation, ZeroTokensAndZeroPagesAreValid) {
   EXPECT_NO_THROW(attend(call.args));
 }
 
+// No block, no score: nothing is done for any of the tokens.
+TEST(Validation, ZeroBlocksOfAnyNumberOfTokensTakeNoTime) {
+  testing::Memory memory;
+  IndexScoresArgs a;
+  a.batch.num_actual_tokens = std::numeric_limits<std::int32_t>::max();
+  a.index_q = memory.dense(DType::bf16, {1, 2, 128});
+  a.index_q.shape[0] = a.batch.num_actual_tokens;
+  a.index_q.stride[0] = 0;
+  a.index_cache = memory.dense(DType::bf16, {1, 128, 128});
+  a.scores = Tensor(memory.dense(DType::f32, {1}).data, DType::f32,
+                    {2, 0, a.batch.num_actual_tokens}, {max_int64, max_int64, max_int64});
+  EXPECT_NO_THROW(index_scores(a));
+}
+
+// The stride of a dimension of one index leads nowhere.
+TEST(Validation, TheStrideOfOneIndexIsAnyNumber) {
+  int strides = 0;
+  for (const auto& make : testing::call_makers()) {
+    for (std::size_t i = 0; i < make().arguments.size(); ++i) {
+      for (int dim = 0; dim < make().arguments[i].rank(); ++dim) {
+        Call call = make();
+        bool applies = false;
+        call.arguments[i].change([&](auto& t) {
+          applies = t.shape[dim] == 1;
+          if (applies) t.stride[dim] = max_int64;
+        });
+        if (!applies) continue;
+        EXPECT_NO_THROW(call.run()) << call.op << " " << call.arguments[i].name << " " << dim;
+        ++strides;
+      }
+    }
+  }
+  EXPECT_GT(strides, 0);
+
+  testing::SelectCall select;
+  select.args.num_tokens = 1;
+  select.args.selection.shape[0] = 1;
+  select.args.selection.stride[0] = max_int64;
+  EXPECT_NO_THROW(select_blocks(select.args));
+  select.args.selection.data = const_cast<void*>(select.args.scores.data);
+  EXPECT_THROW(select_blocks(select.args), Error);
+}
+
 TEST(Validation, PageMovesBetweenHostAndDeviceNeedPinnedMemory) {
   testing::Memory memory;
   CopyPagesArgs a;
@@ -755,6 +812,10 @@ TEST(Validation, KAndVOfOnePackedRowDoNotCountAsOverlapping) {
   EXPECT_NO_THROW(insert_cache(a));
   a.kv_cache = KVCache(packed.narrow(3, 0, 128), packed.narrow(3, 127, 128));
   EXPECT_THROW(insert_cache(a), Error);
+  a.kv_cache =
+      KVCache(packed.narrow(3, 0, 128).narrow(0, 0, 1), packed.narrow(3, 128, 128).narrow(0, 0, 1));
+  a.kv_cache.k.stride[0] = max_int64;
+  EXPECT_NO_THROW(insert_cache(a));
   a.kv_cache =
       KVCache(packed.narrow(3, 0, 128).narrow(0, 0, 2), packed.narrow(3, 0, 128).narrow(0, 2, 2));
   EXPECT_NO_THROW(insert_cache(a));
