@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "api/dispatch.h"
+#include "common/step.h"
 
 namespace msa {
 namespace {
@@ -56,8 +57,15 @@ void check_devices(Checker& check, const CopyPagesArgs& a) {
 }
 
 void validate(Checker& check, const CopyPagesArgs& a) {
-  check.tensor("pairs", a.pairs,
-               {.dtypes = {DType::i64}, .extents = {Extent::any("N"), Extent::exactly("2", 2)}});
+  const bool pairs_ok = check.tensor(
+      "pairs", a.pairs,
+      {.dtypes = {DType::i64}, .extents = {Extent::any("N"), Extent::exactly("2", 2)}});
+  if (pairs_ok) {
+    // One pair for all N, which may then be any number.
+    check.require(a.pairs.shape[0] <= 1 || a.pairs.stride[0] != 0, "pairs",
+                  "has row stride 0 and so names each destination ", a.pairs.shape[0],
+                  " times; allowed: once (", describe(a.pairs), ")");
+  }
   const bool src_ok = check.tensor("src", a.src, cache_rule(a.src, false));
   const bool dst_ok = check.tensor("dst", a.dst, cache_rule(a.dst, true));
   if (src_ok) check_content(check, "src", a.src);
@@ -74,22 +82,51 @@ void validate(Checker& check, const CopyPagesArgs& a) {
   check.disjoint({"dst", a.dst}, {{"pairs", a.pairs}});
 }
 
+using PagePair = std::pair<std::int64_t, std::int64_t>;
+
 /// A source and a destination page of a call that share memory; the tables may be views of one
-/// cache that start at different pages of it.
-std::optional<std::pair<std::int64_t, std::int64_t>> page_both_ways(
-    const CopyPagesArgs& a, const std::vector<std::int64_t>& sources,
-    const std::vector<std::int64_t>& destinations) {
-  if (!overlap(a.src, a.dst)) return std::nullopt;
-  // Pages of one shape: whether two meet is a matter of their distance alone.
-  std::map<std::ptrdiff_t, bool> meets;
+/// cache that start at different pages of it. The pages ascend, each named once. Pages have one
+/// shape: whether two meet is a matter of their distance alone.
+std::optional<PagePair> page_both_ways(const CopyPagesArgs& a,
+                                       const std::vector<std::int64_t>& sources,
+                                       const std::vector<std::int64_t>& destinations) {
+  if (sources.empty() || !overlap(a.src, a.dst)) return std::nullopt;
+  const auto meet = [&](std::int64_t source, std::int64_t destination) {
+    return overlap(a.src.narrow(0, source, 1), a.dst.narrow(0, destination, 1));
+  };
+  const std::int64_t from_step = step_bytes(a.src, 0), to_step = step_bytes(a.dst, 0);
+  const std::int64_t lowest = destinations.front() - sources.back();
+  const std::int64_t highest = destinations.back() - sources.front();
+  const auto num_sources = static_cast<std::int64_t>(sources.size());
+  const auto num_destinations = static_cast<std::int64_t>(destinations.size());
+  if (from_step == to_step && (highest - lowest) / num_sources < num_destinations) {
+    // Fewer distances than pairs.
+    for (std::int64_t pages = lowest; pages <= highest; ++pages) {
+      const std::int64_t first = std::max<std::int64_t>(0, -pages);
+      if (!meet(first, first + pages)) continue;
+      for (const std::int64_t source : sources) {
+        if (std::binary_search(destinations.begin(), destinations.end(), source + pages)) {
+          return PagePair(source, source + pages);
+        }
+      }
+    }
+    return std::nullopt;
+  }
+  std::map<std::ptrdiff_t, bool> known;
+  const std::ptrdiff_t start = ConstTensor(a.dst).ptr<char>() - a.src.ptr<char>();
+  const std::int64_t from_bytes = *span_bytes(a.src, 1), to_bytes = *span_bytes(a.dst, 1);
   for (const std::int64_t source : sources) {
-    const ConstTensor from = a.src.narrow(0, source, 1);
-    for (const std::int64_t destination : destinations) {
-      const ConstTensor to = a.dst.narrow(0, destination, 1);
-      const std::ptrdiff_t distance = to.ptr<char>() - from.ptr<char>();
-      const auto [known, is_new] = meets.try_emplace(distance, false);
-      if (is_new) known->second = overlap(from, to);
-      if (known->second) return std::pair(source, destination);
+    const auto distance = [&](std::int64_t destination) {
+      return start + destination * to_step - source * from_step;
+    };
+    // It rises with the destination: only those near the source are looked at.
+    auto near = std::partition_point(
+        destinations.begin(), destinations.end(),
+        [&](std::int64_t destination) { return distance(destination) <= -to_bytes; });
+    for (; near != destinations.end() && distance(*near) < from_bytes; ++near) {
+      const auto [found, is_new] = known.try_emplace(distance(*near), false);
+      if (is_new) found->second = meet(source, *near);
+      if (found->second) return PagePair(source, *near);
     }
   }
   return std::nullopt;
@@ -114,10 +151,12 @@ void check_memory(Checker& check, const CopyPagesArgs& a, HostReader& host) {
     destinations.push_back(dst);
   }
   std::sort(sources.begin(), sources.end());
+  sources.erase(std::unique(sources.begin(), sources.end()), sources.end());
   std::sort(destinations.begin(), destinations.end());
   const auto twice = std::adjacent_find(destinations.begin(), destinations.end());
   if (twice != destinations.end()) {
     check.fail("pairs", cat("names destination page ", *twice, " twice"));
+    destinations.erase(std::unique(destinations.begin(), destinations.end()), destinations.end());
   }
   if (const auto pages = page_both_ways(a, sources, destinations)) {
     check.fail("pairs", cat("names source page ", pages->first, " and destination page ",

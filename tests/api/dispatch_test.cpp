@@ -264,7 +264,21 @@ TEST(MsaCheck, ReportsAPageThatIsSourceAndDestinationUnderAnyView) {
     a.src = cache.narrow(0, 1, 4);
     a.pairs = memory.i64({1, 1}, {1, 2});
     EXPECT_NO_THROW(copy_pages(a));
+    // Few pages far apart.
+    a.src = a.dst = cache;
+    a.pairs = memory.i64({0, 2, 7, 5}, {2, 2});
+    EXPECT_NO_THROW(copy_pages(a));
+    a.pairs = memory.i64({0, 2, 7, 7}, {2, 2});
+    refused("'pairs' names source page 7 and destination page 7, which share memory");
+    // Every other page of the cache.
+    a.src.shape[0] = 4;
+    a.src.stride[0] *= 2;
+    a.pairs = memory.i64({1, 3, 2, 1}, {2, 2});
+    EXPECT_NO_THROW(copy_pages(a));
+    a.pairs = memory.i64({1, 3, 2, 4}, {2, 2});
+    refused("'pairs' names source page 2 and destination page 4, which share memory");
     // K and V of one row are different memory.
+    a.pairs = memory.i64({1, 1}, {1, 2});
     a.src = cache.narrow(3, 0, 128);
     a.dst = cache.narrow(3, 128, 128);
     EXPECT_NO_THROW(copy_pages(a));

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "calls.h"
+#include "scoped_env.h"
 
 namespace msa {
 namespace {
@@ -686,6 +687,11 @@ TEST(Validation, PageShapes) {
           Fault{[](auto& c) { c.args.dst.data = const_cast<void*>(c.args.pairs.data); },
                 "'dst' shares memory with 'pairs'"},
           Fault{[](auto& c) { c.args.dst.stride[0] = 0; }, "'dst' is written, but its strides"},
+          Fault{[](auto& c) {
+                  c.args.pairs.shape[0] = std::int64_t{1} << 58;
+                  c.args.pairs.stride[0] = 0;
+                },
+                "'pairs' has row stride 0 and so names each destination 288230376151711744 times"},
       },
       "copy_pages", [](const CopyPagesArgs& args) { copy_pages(args); });
 }
@@ -759,6 +765,25 @@ TEST(Validation, TheStrideOfOneIndexIsAnyNumber) {
   EXPECT_NO_THROW(select_blocks(select.args));
   select.args.selection.data = const_cast<void*>(select.args.scores.data);
   EXPECT_THROW(select_blocks(select.args), Error);
+}
+
+// Sources times destinations would be 2^36 looks at two pages.
+TEST(Validation, PagesNamedOftenAreCheckedOnce) {
+  const ScopedEnv check("MSA_CHECK", "1");
+  testing::Memory memory;
+  constexpr std::int64_t count = std::int64_t{1} << 18;
+  CopyPagesArgs a;
+  a.dst = memory.dense(DType::e4m3, {3, 128, 128});
+  a.src = a.dst;
+  std::vector<std::int64_t> pairs(2 * count);  // from page 0
+  for (std::int64_t i = 0; i < count; ++i) pairs[2 * i + 1] = 1;
+  a.pairs = memory.i64(pairs, {count, 2});
+  try {
+    copy_pages(a);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "copy_pages: argument 'pairs' names destination page 1 twice");
+  }
 }
 
 TEST(Validation, PageMovesBetweenHostAndDeviceNeedPinnedMemory) {
