@@ -79,6 +79,10 @@ std::vector<Region> with_batch(std::vector<Region> inputs, const BatchMetadata& 
 
 void check_batch_memory(Checker& check, const BatchMetadata& b, std::int64_t pages,
                         std::int64_t rank, std::int64_t world) {
+  if (b.num_decodes > 0) {
+    check.require(b.decode_query_len <= b.max_query_len, "max_query_len", "is ", b.max_query_len,
+                  "; allowed: at least decode_query_len = ", b.decode_query_len);
+  }
   FaultLimit lengths, tables, queries;
   for (std::int64_t r = 0; r < b.num_requests(); ++r) {
     const std::int64_t seq_len = at(b.seq_lens, r);

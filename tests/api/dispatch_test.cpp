@@ -220,6 +220,30 @@ TEST(MsaCheck, ReportsMetadataThatTheOperatorsSurvive) {
   EXPECT_THAT(text, HasSubstr("'context_lens' holds 126 for prefill request 0"));
 }
 
+TEST(MsaCheck, ReportsBoundsThatAreTooSmall) {
+  const ScopedEnv env("MSA_CHECK", "1");
+  const auto text_of = [](std::int64_t max_query_len, std::int64_t max_seq_len) {
+    testing::AttendCall call;  // a decode request of one token, a prefill request of three
+    call.args.batch.max_query_len = max_query_len;
+    call.args.batch.max_seq_len = max_seq_len;
+    return error_of([&] { attend(call.args); }, ErrorCode::invalid_argument);
+  };
+  EXPECT_THAT(text_of(0, 130),
+              HasSubstr("'max_query_len' is 0; allowed: at least decode_query_len = 1"));
+  EXPECT_THAT(text_of(2, 130), HasSubstr("'cu_seqlens_q' gives prefill request 0 3 tokens; "
+                                         "allowed: 0 to max_query_len = 2"));
+  EXPECT_THAT(text_of(3, 129), HasSubstr("allowed: 0 to max_seq_len = 129"));
+  // Without decode requests their length bounds nothing.
+  testing::AttendCall prefills;
+  BatchMetadata& batch = prefills.args.batch;
+  batch.num_decodes = 0;
+  batch.decode_query_len = 9;
+  batch.num_actual_tokens = 3;
+  batch.seq_lens = batch.seq_lens.narrow(0, 1, 1);
+  batch.block_table = batch.block_table.narrow(0, 1, 1);
+  EXPECT_NO_THROW(attend(prefills.args));
+}
+
 TEST(MsaCheck, ReportsSlotsPositionsAndPages) {
   const ScopedEnv env("MSA_CHECK", "1");
   testing::WriteCall write;
