@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <string>
@@ -78,10 +81,52 @@ TEST(Dispatch, MsaCheckIsOnOrOffAndNothingElse) {
                 HasSubstr(text));
     testing::LayerStepCall step;
     const auto before = step.memory->contents();
-    EXPECT_THAT(error_of([&] { layer_step(step.args); }, ErrorCode::invalid_argument),
-                HasSubstr(text));
+    const std::string of_step =
+        error_of([&] { layer_step(step.args); }, ErrorCode::invalid_argument);
+    EXPECT_THAT(of_step, HasSubstr(text));
+    EXPECT_EQ(of_step.find(text), of_step.rfind(text)) << "once for all of its operators";
     EXPECT_EQ(step.memory->contents(), before);
   }
+}
+
+/// Ends the process: 0 where every operator refuses its call, or its size query, for all of
+/// `parts`, said once, with its memory untouched.
+[[noreturn]] void exit_unless_all_refuse(const std::vector<std::string>& parts) {
+  int wrong = 0;
+  for (const auto& make : testing::call_makers()) {
+    testing::Call call;
+    std::deque<std::vector<std::byte>> before;
+    std::string text;
+    try {
+      call = make();  // asks for the workspace's size where there is one
+      before = call.memory->contents();
+      call.run();
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::invalid_argument) text = error.what();
+    }
+    const bool refused = std::all_of(parts.begin(), parts.end(), [&](const std::string& part) {
+      const std::size_t at = text.find(part);
+      return at != std::string::npos && text.find(part, at + 1) == std::string::npos;
+    });
+    if (refused && (before.empty() || call.memory->contents() == before)) continue;
+    ++wrong;
+    std::fprintf(stderr, "%s: '%s'\n", call.op.c_str(), text.c_str());
+  }
+  std::_Exit(wrong);
+}
+
+// Read once a process, so each is tried in a process of its own.
+TEST(DispatchDeathTest, AWrongSwitchOfTheCpuIsAnErrorOfEveryCall) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const std::string threads = "MSA_THREADS is 'abc'", isa = "MSA_CPU_ISA is 'mmx'";
+  {
+    const ScopedEnv env("MSA_THREADS", "abc");
+    EXPECT_EXIT(exit_unless_all_refuse({threads}), ::testing::ExitedWithCode(0), "");
+  }
+  const ScopedEnv env("MSA_CPU_ISA", "mmx");
+  EXPECT_EXIT(exit_unless_all_refuse({isa}), ::testing::ExitedWithCode(0), "");
+  const ScopedEnv both("MSA_THREADS", "abc");
+  EXPECT_EXIT(exit_unless_all_refuse({threads, isa}), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(Dispatch, NoBackendForTheDeviceIsAnErrorWithReasons) {
