@@ -107,11 +107,12 @@ bool meet(const ConstTensor& a, const ConstTensor& b, std::int64_t distance,
 }
 
 /// The dimensions of two views whose strides agree, largest stride first; nothing where they
-/// differ.
+/// differ. The stride of a dimension that has one index in both moves nothing, and may be anything.
 std::optional<std::vector<int>> shared_strides(const ConstTensor& a, const ConstTensor& b) {
   if (a.rank != b.rank || size_of(a.dtype) != size_of(b.dtype)) return std::nullopt;
   std::vector<int> order;
   for (int i = 0; i < a.rank; ++i) {
+    if (a.shape[i] == 1 && b.shape[i] == 1) continue;
     if (a.stride[i] != b.stride[i]) return std::nullopt;
     order.push_back(i);
   }

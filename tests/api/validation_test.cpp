@@ -819,5 +819,25 @@ TEST(Validation, KAndVOfOnePackedRowDoNotCountAsOverlapping) {
   EXPECT_THROW(insert_cache(a), Error);
 }
 
+// A dimension of one index has no step: whatever stride it carries, K and V of a row stay apart.
+TEST(Validation, TheStrideOfAnExtentOfOneDoesNotMakeViewsOverlap) {
+  testing::Memory memory;
+  const Tensor packed = memory.dense(DType::bf16, {4, 1, 128, 256});
+  InsertCacheArgs a;
+  a.num_tokens = 1;
+  a.k = memory.dense(DType::bf16, {1, 1, 128});
+  a.v = memory.dense(DType::bf16, {1, 1, 128});
+  a.slot_mapping = memory.i64({3}, {1});
+  for (const std::int64_t stride : {std::int64_t{0}, std::int64_t{1}, std::int64_t{1} << 40}) {
+    Tensor k = packed.narrow(3, 0, 128), v = packed.narrow(3, 128, 128);
+    k.stride[1] = stride;
+    v.stride[1] = 256;
+    a.kv_cache = KVCache(k, v);
+    EXPECT_NO_THROW(insert_cache(a)) << stride;
+    a.kv_cache = KVCache(k, packed.narrow(3, 127, 128));
+    EXPECT_THAT(refusal([&] { insert_cache(a); }), HasSubstr("shares memory with")) << stride;
+  }
+}
+
 }  // namespace
 }  // namespace msa
