@@ -2,6 +2,7 @@
 #include "msa/copy_pages.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
@@ -74,12 +75,25 @@ void validate(Checker& check, const CopyPagesArgs& a) {
   check.disjoint({"dst", a.dst}, {{"pairs", a.pairs}});
 }
 
+/// Whether both are one and the same view, in which pages share memory with themselves alone: no
+/// two elements of a destination do.
+bool same_view(const ConstTensor& a, const ConstTensor& b) {
+  return a.data == b.data && a.rank == b.rank && a.shape == b.shape && a.stride == b.stride;
+}
+
 /// A source and a destination page of a call that share memory; the tables may be views of one
-/// cache that start at different pages of it.
+/// cache that start at different pages of it. Both lists are sorted.
 std::optional<std::pair<std::int64_t, std::int64_t>> page_both_ways(
     const CopyPagesArgs& a, const std::vector<std::int64_t>& sources,
     const std::vector<std::int64_t>& destinations) {
   if (!overlap(a.src, a.dst)) return std::nullopt;
+  if (same_view(a.src, a.dst)) {  // the common case, whose lists may be long
+    std::vector<std::int64_t> both;
+    std::set_intersection(sources.begin(), sources.end(), destinations.begin(), destinations.end(),
+                          std::back_inserter(both));
+    if (both.empty()) return std::nullopt;
+    return std::pair(both.front(), both.front());
+  }
   // Pages of one shape: whether two meet is a matter of their distance alone.
   std::map<std::ptrdiff_t, bool> meets;
   for (const std::int64_t source : sources) {

@@ -340,5 +340,24 @@ TEST(MsaCheck, ReportsAPageThatIsSourceAndDestinationUnderAnyView) {
   }
 }
 
+// Comparing every source with every destination took a minute and more of this.
+TEST(MsaCheck, ManyMovesInsideOneCacheAreCheckedInNoTime) {
+  const ScopedEnv env("MSA_CHECK", "1");
+  constexpr std::int64_t moves = 20000;
+  // Refused for its last move, the call touches no page: the cache needs no memory.
+  void* const nowhere = reinterpret_cast<void*>(std::uintptr_t{1} << 40);
+  CopyPagesArgs a;
+  a.src = a.dst = Tensor::dense(nowhere, DType::bf16, {2 * moves, 128, 128});
+  std::vector<std::int64_t> pairs;
+  for (std::int64_t i = 0; i < moves; ++i) pairs.insert(pairs.end(), {i, moves + i});
+  pairs[pairs.size() - 2] = 2 * moves - 1;
+  testing::Memory memory;
+  a.pairs = memory.i64(pairs, {moves, 2});
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_THAT(error_of([&] { copy_pages(a); }, ErrorCode::invalid_argument),
+              HasSubstr("'pairs' names source page 39999 and destination page 39999, which share"));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+}
+
 }  // namespace
 }  // namespace msa
