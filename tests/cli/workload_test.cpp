@@ -61,7 +61,7 @@ TEST(Workloads, FaultsNameTheLine) {
   EXPECT_EQ(refusals("{\"op\":\"write\",\"tokens\":1}\n{\"op\":\"write\",\"token\":1}")[0],
             "w.jsonl:2: has the unknown key 'token'; allowed: version, op, hq, hkv, kv, layout, m, "
             "tokens, batch, context, keep, seed");
-  EXPECT_EQ(refusals("nonsense")[0], "w.jsonl:1: is not a JSON object");
+  EXPECT_EQ(refusals("nonsense")[0], "w.jsonl:1: is not JSON from byte 2 on");
   EXPECT_EQ(refusals("[1]")[0], "w.jsonl:1: is not a JSON object");
   EXPECT_EQ(refusals("{}")[0], "w.jsonl:1: has no 'op'");
   EXPECT_EQ(refusals("")[0], "w.jsonl: holds no workload");
@@ -75,6 +75,16 @@ TEST(Workloads, FaultsNameTheLine) {
             "w.jsonl:1: 'keep' is 1.5; allowed: a number from 0 to 1");
   EXPECT_EQ(refusals(R"({"op":"write","tokens":1,"kv":"f99"})")[0],
             "w.jsonl:1: 'kv' is \"f99\"; allowed: bf16, f16, e4m3, e5m2");
+}
+
+TEST(Workloads, AKeyGivenTwiceIsRefused) {
+  EXPECT_EQ(refusals(R"({"op":"decode","m":1,"m":2,"context":5})"),
+            std::vector<std::string>{"w.jsonl:1: names 'm' twice"});
+}
+
+TEST(Workloads, ANumberBeyondEveryTypeIsNotTakenForBadJson) {
+  EXPECT_EQ(refusals(R"({"op":"decode","m":1,"context":5,"seed":1e400})"),
+            std::vector<std::string>{"w.jsonl:1: holds a number beyond the range of f64"});
 }
 
 TEST(Workloads, AllFaultsOfALineAreListed) {

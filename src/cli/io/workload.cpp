@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "cli/io/json_object.h"
 #include "msa/error.h"
 
 namespace msa::cli {
@@ -130,9 +131,9 @@ Failures read_line(const std::string& text, Workload& workload) {
   if (text.size() > longest_line) {
     return {fmt::format("is {} bytes long; allowed: {}", text.size(), longest_line)};
   }
-  const json object = json::parse(text, nullptr, false);
-  if (object.is_discarded() || !object.is_object()) return {"is not a JSON object"};
-  LineReader reader(object);
+  const JsonObject object = read_json_object(text);
+  if (!object.fault.empty()) return {object.fault};
+  LineReader reader(object.value);
   std::int64_t version = workload_version;
   reader.integer("version", version);
   reader.require("op");
