@@ -87,6 +87,18 @@ TEST(Workloads, ANumberBeyondEveryTypeIsNotTakenForBadJson) {
             std::vector<std::string>{"w.jsonl:1: holds a number beyond the range of f64"});
 }
 
+TEST(Workloads, LimitsAreThoseThatAreAllowed) {
+  EXPECT_EQ(refusals(R"({"op":"decode","m":17,"context":99})"),
+            std::vector<std::string>{"w.jsonl:1: 'm' is 17; allowed: 1 to 16"});
+  EXPECT_EQ(refusals(R"({"op":"index","m":-1,"context":99})"),
+            std::vector<std::string>{"w.jsonl:1: 'm' is -1; allowed: 1 to 16"});
+  EXPECT_EQ(refusals(R"({"op":"prefill","tokens":1048577})"),
+            std::vector<std::string>{"w.jsonl:1: 'tokens' is 1048577; allowed: 1 to 1048576"});
+  EXPECT_EQ(refusals(R"({"op":"decode","m":0,"context":99})"),
+            std::vector<std::string>{
+                "w.jsonl:1: a decode workload needs 'm' of at least 1 and no 'tokens'"});
+}
+
 TEST(Workloads, AllFaultsOfALineAreListed) {
   EXPECT_EQ(refusals(R"({"op":"none","kv":3,"x":1})").size(), 3U);
 }
@@ -108,6 +120,8 @@ TEST(Workloads, ShapesThatNoOperatorTakesAreRefused) {
 TEST(Workloads, LabelsTellShapesApart) {
   EXPECT_EQ(label({.op = WorkloadOp::decode, .m = 1, .batch = 8, .context = 4096}),
             "decode 16/1 bf16 LBHNC m 1 batch 8 context 4096");
+  EXPECT_EQ(label({.op = WorkloadOp::decode, .m = 0, .context = 9}),
+            "decode 16/1 bf16 LBHNC m 0 batch 1 context 9");
   EXPECT_EQ(label({.op = WorkloadOp::prefill, .tokens = 512, .context = 0, .keep = 970}),
             "prefill 16/1 bf16 LBHNC tokens 512 batch 1 context 0 keep 0.97");
   EXPECT_EQ(label({.op = WorkloadOp::write, .tokens = 5}),
