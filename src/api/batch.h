@@ -15,8 +15,8 @@ void check_batch(Checker& check, const BatchMetadata& batch);
 std::vector<Region> with_batch(std::vector<Region> inputs, const BatchMetadata& batch);
 
 /// MSA_CHECK=1: reads the metadata, which lies in host memory, and reports lengths, offsets and
-/// needed table entries that leave their ranges. `pages`: extent of the cache that the table points
-/// into; `world`, `rank`: the shard of its columns.
+/// needed table entries that leave their ranges, and bounds that are too small. `pages`: extent of
+/// the cache that the table points into; `world`, `rank`: the shard of its columns.
 void check_batch_memory(Checker& check, const BatchMetadata& batch, std::int64_t pages,
                         std::int64_t rank = 0, std::int64_t world = 1);
 

@@ -44,8 +44,9 @@ struct Extent {
   static constexpr Extent exactly(const char* label, std::int64_t value) {
     return {label, value, Rule::exactly};
   }
+  /// A negative value is a count that its own check has reported: every extent is at least 0.
   static constexpr Extent at_least(const char* label, std::int64_t value) {
-    return {label, value, Rule::at_least};
+    return {label, value > 0 ? value : 0, Rule::at_least};
   }
   static constexpr Extent any(const char* label) { return {label, 0, Rule::any}; }
 };

@@ -2,6 +2,7 @@
 #include "msa/copy_pages.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>

@@ -94,6 +94,7 @@ class Run final : public Command {
     row("selection", shape_of(args.selection) +
                          (problem.index_args() ? ", chosen by index_blocks" : ", from the file"));
     for (const std::string& tensor : problem.ignored()) row("ignored", tensor);
+    for (const std::string& key : problem.ignored_settings()) row("ignored", "setting " + key);
     row("device", place.description());
     row("backend", last_backend());
     row("time", format_seconds(seconds));
@@ -112,6 +113,7 @@ class Run final : public Command {
                     {"output", output_},
                     {"outputs", outputs},
                     {"ignored", problem.ignored()},
+                    {"ignored_settings", problem.ignored_settings()},
                     {"device", device_name(place)},
                     {"backend", last_backend()},
                     {"seconds", seconds}});

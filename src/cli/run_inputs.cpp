@@ -67,7 +67,8 @@ std::optional<std::int64_t> parse_integer(const std::string& text) {
 std::span<const RunSetting> run_settings() { return settings; }
 std::span<const RunTensor> run_tensors() { return tensors; }
 
-/// Tensors and settings of one file, with messages that name them.
+/// Tensors and settings of one file. What is wrong with them is collected, in messages that name
+/// them; reading goes on, so that raise() lists all of it.
 class RunProblem::Reader {
  public:
   Reader(const SafetensorsFile& file, const std::map<std::string, std::string>& options)
@@ -78,86 +79,106 @@ class RunProblem::Reader {
     }
   }
 
-  [[noreturn]] void fail(const std::string& what) const {
-    throw Error(ErrorCode::invalid_argument, fmt::format("{}: {}", file_.label(), what));
+  void fail(const std::string& what) {
+    failures_.push_back(fmt::format("{}: {}", file_.label(), what));
+  }
+  bool ok() const { return failures_.empty(); }
+  void raise() const {
+    if (!ok()) throw Error(ErrorCode::invalid_argument, failures_);
   }
 
   bool has(const char* tensor) const { return file_.find(tensor) != nullptr; }
+  /// Rank of a tensor that is there.
+  std::size_t rank(const char* name) const { return file_.find(name)->shape.size(); }
 
-  /// The tensor as a view. `shape` is what its dimensions must be, in words; numbers are checked.
+  /// The tensor as a view; an absent one where its shape does not fit. `shape` is what its
+  /// dimensions must be, in words; numbers are checked.
   ConstTensor view(const char* name, std::initializer_list<const char*> shape) {
-    const StoredTensor& stored = require(name, shape);
-    if (!stored.dtype) {
-      fail(fmt::format("tensor '{}' has dtype {} (shape {}), which no operator takes", name,
-                       stored.dtype_name, shape_text(stored.shape)));
+    const StoredTensor* stored = file_.find(name);
+    const std::string expected = fmt::format("[{}]", fmt::join(shape, ", "));
+    if (stored == nullptr) {
+      fail(fmt::format("there is no tensor '{}'; expected one of shape {}", name, expected));
+      return {};
+    }
+    used_.insert(name);
+    check_type(*stored);
+    if (!fits(*stored, shape)) {
+      fail(fmt::format("tensor '{}' has shape {}; expected {}{}", name, shape_text(stored->shape),
+                       expected, page_hint(*stored, shape)));
+      return {};
     }
     ConstTensor tensor;
-    tensor.data = stored.bytes.data();
-    tensor.dtype = *stored.dtype;
-    tensor.rank = static_cast<int>(stored.shape.size());
+    tensor.data = stored->bytes.data();
+    tensor.dtype = stored->dtype.value_or(DType::u8);
+    tensor.rank = static_cast<int>(stored->shape.size());
     std::int64_t step = 1;
     for (int i = tensor.rank - 1; i >= 0; --i) {
-      tensor.shape[i] = stored.shape[static_cast<std::size_t>(i)];
+      tensor.shape[i] = stored->shape[static_cast<std::size_t>(i)];
       tensor.stride[i] = step;
       step *= std::max<std::int64_t>(tensor.shape[i], 1);
     }
     return tensor;
   }
 
-  /// The numbers of an I32 or I64 tensor that must all fit 32 bits, and its shape.
-  std::vector<std::int32_t> integers(const char* name, std::initializer_list<const char*> shape,
-                                     std::vector<std::int64_t>& dims) {
+  struct Integers {
+    std::vector<std::int32_t> values;
+    std::vector<std::int64_t> dims;
+  };
+  /// The numbers of an I32 or I64 tensor, which must all fit 32 bits; nothing where it is faulty.
+  std::optional<Integers> integers(const char* name, std::initializer_list<const char*> shape) {
     const ConstTensor tensor = view(name, shape);
-    dims.assign(tensor.shape.begin(), tensor.shape.begin() + tensor.rank);
-    if (tensor.dtype != DType::i32 && tensor.dtype != DType::i64) {
-      fail(fmt::format("tensor '{}' has dtype {} (shape {}); expected I32 or I64", name,
-                       safetensors_name(tensor.dtype), shape_text(dims)));
+    if (!tensor.given() || (tensor.dtype != DType::i32 && tensor.dtype != DType::i64)) {
+      return std::nullopt;
     }
-    std::vector<std::int32_t> values(static_cast<std::size_t>(tensor.numel()));
-    for (std::size_t i = 0; i < values.size(); ++i) {
+    Integers result;
+    result.dims.assign(tensor.shape.begin(), tensor.shape.begin() + tensor.rank);
+    result.values.resize(static_cast<std::size_t>(tensor.numel()));
+    for (std::size_t i = 0; i < result.values.size(); ++i) {
       const std::int64_t value = tensor.dtype == DType::i32 ? tensor.ptr<std::int32_t>()[i]
                                                             : tensor.ptr<std::int64_t>()[i];
       if (value < int32_min || value > int32_max) {
         fail(fmt::format("tensor '{}' (shape {}) holds {} at position {}; expected 32-bit numbers",
-                         name, shape_text(dims), value, i));
+                         name, shape_text(result.dims), value, i));
+        return std::nullopt;
       }
-      values[i] = static_cast<std::int32_t>(value);
+      result.values[i] = static_cast<std::int32_t>(value);
     }
-    return values;
+    return result;
   }
 
-  std::optional<std::string> text(const char* key) const {
+  std::optional<std::string> text(const char* key) {
+    used_settings_.insert(key);
     const auto found = values_.find(key);
     return found == values_.end() ? std::nullopt : std::optional(found->second);
   }
-  std::optional<std::int64_t> integer(const char* key) const {
+  std::optional<std::int64_t> integer(const char* key) {
     const auto value = text(key);
     if (!value) return std::nullopt;
     const auto number = parse_integer(*value);
     if (!number) fail(fmt::format("setting '{}' is '{}'; expected a whole number", key, *value));
     return number;
   }
-  std::int64_t integer_or(const char* key, std::int64_t otherwise) const {
+  std::int64_t integer_or(const char* key, std::int64_t otherwise) {
     return integer(key).value_or(otherwise);
   }
-  float number_or(const char* key, float otherwise) const {
+  float number_or(const char* key, float otherwise) {
     const auto value = text(key);
     if (!value) return otherwise;
     char* end = nullptr;
     const float number = std::strtof(value->c_str(), &end);
-    if (value->empty() || *end != '\0') {
-      fail(fmt::format("setting '{}' is '{}'; expected a number", key, *value));
-    }
-    return number;
+    if (!value->empty() && *end == '\0') return number;
+    fail(fmt::format("setting '{}' is '{}'; expected a number", key, *value));
+    return otherwise;
   }
-  bool flag_or(const char* key, bool otherwise) const {
+  bool flag_or(const char* key, bool otherwise) {
     const auto value = text(key);
     if (!value) return otherwise;
     if (*value == "1" || *value == "true") return true;
     if (*value == "0" || *value == "false") return false;
     fail(fmt::format("setting '{}' is '{}'; expected 0 or 1", key, *value));
+    return otherwise;
   }
-  KVShard shard() const {
+  KVShard shard() {
     const auto value = text("kv_shard");
     if (!value) return {};
     const std::size_t slash = value->find('/');
@@ -167,6 +188,7 @@ class RunProblem::Reader {
     if (!rank || !world || *rank < 0 || *world > int32_max || *rank >= *world) {
       fail(fmt::format("setting 'kv_shard' is '{}'; expected RANK/WORLD with 0 ≤ RANK < WORLD",
                        *value));
+      return {};
     }
     return {static_cast<int>(*rank), static_cast<int>(*world)};
   }
@@ -178,34 +200,65 @@ class RunProblem::Reader {
     }
     return names;
   }
+  std::vector<std::string> unused_settings() const {
+    std::vector<std::string> keys;
+    for (const auto& [key, value] : values_) {
+      if (!used_settings_.contains(key)) keys.push_back(key);
+    }
+    return keys;
+  }
 
  private:
-  const StoredTensor& require(const char* name, std::initializer_list<const char*> shape) {
-    const StoredTensor* stored = file_.find(name);
-    const std::string expected = fmt::format("[{}]", fmt::join(shape, ", "));
-    if (stored == nullptr) {
-      fail(fmt::format("there is no tensor '{}'; expected one of shape {}", name, expected));
+  /// The types that `msa run --help` lists for a tensor, "BF16|F16".
+  static std::string_view types_of(std::string_view name) {
+    const auto* const tensor = std::find_if(tensors.begin(), tensors.end(),
+                                            [&](const RunTensor& t) { return t.name == name; });
+    const std::string_view types = tensor->dtypes;
+    return types.starts_with("as ") ? types_of(types.substr(3)) : types;
+  }
+
+  void check_type(const StoredTensor& stored) {
+    std::string_view left = types_of(stored.name);
+    std::vector<std::string_view> allowed;
+    while (!left.empty()) {
+      const std::size_t end = std::min(left.find('|'), left.size());
+      allowed.push_back(left.substr(0, end));
+      left.remove_prefix(std::min(end + 1, left.size()));
     }
-    used_.insert(name);
-    bool fits = stored->shape.size() == shape.size();
+    if (std::find(allowed.begin(), allowed.end(), stored.dtype_name) != allowed.end()) return;
+    fail(fmt::format("tensor '{}' has dtype {} (shape {}); expected {}", stored.name,
+                     stored.dtype_name, shape_text(stored.shape), fmt::join(allowed, " or ")));
+  }
+
+  static bool fits(const StoredTensor& stored, std::span<const char* const> shape) {
+    bool fits = stored.shape.size() == shape.size();
     for (std::size_t i = 0; fits && i < shape.size(); ++i) {
-      const auto number = parse_integer(std::data(shape)[i]);
-      fits = !number || *number == stored->shape[i];
+      const auto number = parse_integer(shape[i]);
+      fits = !number || *number == stored.shape[i];
     }
-    if (!fits) {
-      fail(fmt::format("tensor '{}' has shape {}; expected {}", name, shape_text(stored->shape),
-                       expected));
-    }
-    return *stored;
+    return fits;
+  }
+
+  /// Says which of a cache's numbers is the size of its pages, where that is what does not fit: it
+  /// is the first 128 of each of their shapes.
+  static std::string page_hint(const StoredTensor& stored, std::span<const char* const> shape) {
+    const auto is = [](std::string_view word) {
+      return [word](std::string_view extent) { return extent == word; };
+    };
+    if (stored.shape.size() != shape.size() ||
+        std::none_of(shape.begin(), shape.end(), is("pages")))
+      return "";
+    const auto page = std::find_if(shape.begin(), shape.end(), is("128")) - shape.begin();
+    const std::int64_t tokens = stored.shape[static_cast<std::size_t>(page)];
+    if (tokens == page_size) return "";
+    return fmt::format(" (pages of {} tokens; allowed: {})", tokens, page_size);
   }
 
   const SafetensorsFile& file_;
   std::map<std::string, std::string> values_;
   std::set<std::string, std::less<>> used_;
-
- public:
-  /// Rank of a tensor that is there.
-  std::size_t rank(const char* name) const { return file_.find(name)->shape.size(); }
+  std::set<std::string, std::less<>> used_settings_;
+  std::vector<std::string> failures_;
 };
 
 namespace {
@@ -246,18 +299,21 @@ RunProblem::RunProblem(const SafetensorsFile& file,
   read_cache(reader);
   read_batch(reader);
   read_selection(reader);
+  reader.raise();
   allocate_outputs();
   ignored_ = reader.unused();
+  ignored_settings_ = reader.unused_settings();
 }
 
 void RunProblem::read_cache(Reader& reader) {
   const auto as_cache_type = [&](ConstTensor tensor, const char* name) {
-    if (tensor.dtype != DType::u8) return tensor;
+    if (!tensor.given() || tensor.dtype != DType::u8) return tensor;
     const auto text = reader.text("kv_dtype");
     const auto type = text ? parse_dtype(*text) : std::nullopt;
     if (type != DType::e4m3 && type != DType::e5m2) {
       reader.fail(
           fmt::format("tensor '{}' has dtype U8; setting 'kv_dtype' must say e4m3 or e5m2", name));
+      return tensor;
     }
     return tensor.as(*type);
   };
@@ -266,11 +322,13 @@ void RunProblem::read_cache(Reader& reader) {
       reader.fail(
           "there is no tensor 'kv_cache' of shape [pages, Hkv, 128, 256], and no 'k' and "
           "'v' of shape [pages, Hkv, 128, 128]");
+      return;
     }
     attend_.kv_cache.k = as_cache_type(reader.view("k", {"pages", "Hkv", "128", "128"}), "k");
     attend_.kv_cache.v = as_cache_type(reader.view("v", {"pages", "Hkv", "128", "128"}), "v");
     return;
   }
+  const std::int64_t layer = reader.integer_or("layer", 0);
   const std::string text = reader.text("layout").value_or("LBHNC");
   const auto layout = parse_kv_layout(text);
   if (!layout) {
@@ -278,6 +336,7 @@ void RunProblem::read_cache(Reader& reader) {
         fmt::format("setting 'layout' is '{}'; expected LBHNC, LBNHC, LHBNC, BLHNC, "
                     "BLNHC or BHLNC",
                     text));
+    return;
   }
   std::string letters = name(*layout);
   // A file of one layer may leave the layer's dimension out.
@@ -290,67 +349,83 @@ void RunProblem::read_cache(Reader& reader) {
                         {expected[0], expected[1], expected[2], expected[3], expected[4]})
           : reader.view("kv_cache", {expected[0], expected[1], expected[2], expected[3]}),
       "kv_cache");
+  if (!stored.given()) return;
 
-  const std::int64_t layer = reader.integer_or("layer", 0);
-  std::int64_t layers = 1;
+  const std::size_t layer_dim = letters.find('L');
+  const std::int64_t layers = layer_dim == std::string::npos ? 1 : stored.shape[layer_dim];
+  if (layer < 0 || layer >= layers) {
+    reader.fail(fmt::format("setting 'layer' is {}; tensor 'kv_cache' has {}", layer, layers));
+    return;
+  }
   ConstTensor view = stored;
   view.rank = 4;
   for (std::size_t i = 0; i < letters.size(); ++i) {
     const int to = letter_of(letters[i]).logical;
     if (to < 0) {
-      layers = stored.shape[i];
       view.data = stored.narrow(static_cast<int>(i), layer, 1).data;
       continue;
     }
     view.shape[static_cast<std::size_t>(to)] = stored.shape[i];
     view.stride[static_cast<std::size_t>(to)] = stored.stride[i];
   }
-  if (layer < 0 || layer >= layers) {
-    reader.fail(fmt::format("setting 'layer' is {}; tensor 'kv_cache' has {}", layer, layers));
-  }
   attend_.kv_cache.packed = view;
 }
 
 void RunProblem::read_batch(Reader& reader) {
+  using Integers = Reader::Integers;
   BatchMetadata& batch = attend_.batch;
-  std::vector<std::int64_t> dims;
-  const std::vector<std::int32_t> lens = reader.integers("seq_lens", {"R"}, dims);
-  const std::int64_t requests = dims[0];
-  const std::int64_t rows = attend_.q.shape[0];
+  const std::optional<Integers> lens = reader.integers("seq_lens", {"R"});
+  const bool with_starts = reader.has("cu_seqlens_q"), with_contexts = reader.has("context_lens"),
+             with_table = reader.has("block_table");
+  std::optional<Integers> starts, contexts, table;
+  if (with_starts) starts = reader.integers("cu_seqlens_q", {"R_p + 1"});
+  if (with_contexts) contexts = reader.integers("context_lens", {"R_p"});
+  if (with_table) table = reader.integers("block_table", {"R", "W"});
+  const std::optional<std::int64_t> query_len = reader.integer("decode_query_len");
+  const std::int64_t pages =
+      attend_.kv_cache.shape_view().given() ? attend_.kv_cache.shape_view().shape[0] : 0;
+  if (!with_table && lens && (lens->dims[0] != 1 || pages > int32_max)) {
+    reader.fail(fmt::format("there is no tensor 'block_table'; expected one of shape [R = {}, W]",
+                            lens->dims[0]));
+  }
+  // Everything else is a matter of the numbers of rows and requests.
+  const std::int64_t rows = attend_.q.given() ? attend_.q.shape[0] : -1;
   const std::int64_t tokens = reader.integer_or("num_actual_tokens", rows);
-  if (tokens < 0 || tokens > rows) {
+  if (rows >= 0 && (tokens < 0 || tokens > rows)) {
     reader.fail(
         fmt::format("setting 'num_actual_tokens' is {}; tensor 'q' has {} rows", tokens, rows));
+    return;
   }
+  if (rows < 0 || !lens || (with_starts && !starts)) return;
 
-  std::vector<std::int32_t> starts;  // of the prefill requests
-  if (reader.has("cu_seqlens_q")) {
-    starts = reader.integers("cu_seqlens_q", {"R_p + 1"}, dims);
-    if (starts.empty() || static_cast<std::int64_t>(starts.size()) > requests + 1) {
+  const std::int64_t requests = lens->dims[0];
+  std::vector<std::int32_t> begins = {0};  // of the prefill requests
+  if (starts) {
+    begins = starts->values;
+    if (begins.empty() || static_cast<std::int64_t>(begins.size()) > requests + 1) {
       reader.fail(
           fmt::format("tensor 'cu_seqlens_q' has shape {}; expected [R_p + 1] with R_p "
                       "from 0 to R = {} (tensor 'seq_lens')",
-                      shape_text(dims), requests));
+                      shape_text(starts->dims), requests));
+      return;
     }
-    if (starts.front() != 0 || !std::is_sorted(starts.begin(), starts.end()) ||
-        starts.back() > tokens) {
+    if (begins.front() != 0 || !std::is_sorted(begins.begin(), begins.end()) ||
+        begins.back() > tokens) {
       reader.fail(fmt::format("tensor 'cu_seqlens_q' (shape {}) must ascend from 0 to at most {}",
-                              shape_text(dims), tokens));
+                              shape_text(starts->dims), tokens));
+      return;
     }
-  } else if (requests == 1 && tokens > max_decode_query_len && tokens <= int32_max &&
-             !reader.text("decode_query_len")) {
-    starts = {0, static_cast<std::int32_t>(tokens)};
-  } else {
-    starts = {0};
+  } else if (requests == 1 && tokens > max_decode_query_len && tokens <= int32_max && !query_len) {
+    begins = {0, static_cast<std::int32_t>(tokens)};
   }
-  batch.num_prefills = static_cast<std::int64_t>(starts.size()) - 1;
+  batch.num_prefills = static_cast<std::int64_t>(begins.size()) - 1;
   batch.num_decodes = requests - batch.num_prefills;
   batch.num_actual_tokens = tokens;
 
-  const std::int64_t left = tokens - starts.back();
+  const std::int64_t left = tokens - begins.back();
   const std::int64_t share =
       batch.num_decodes > 0 && left % batch.num_decodes == 0 ? left / batch.num_decodes : 0;
-  batch.decode_query_len = reader.integer_or("decode_query_len", batch.num_decodes > 0 ? share : 1);
+  batch.decode_query_len = query_len.value_or(batch.num_decodes > 0 ? share : 1);
   if (batch.num_decodes > 0 &&
       (batch.decode_query_len < 1 || batch.decode_query_len > left / batch.num_decodes)) {
     reader.fail(fmt::format(
@@ -359,37 +434,30 @@ void RunProblem::read_batch(Reader& reader) {
         batch.num_decodes, left,
         shape_text(std::span(attend_.q.shape.data(), static_cast<std::size_t>(attend_.q.rank)))));
   }
+  if (contexts && contexts->dims[0] != batch.num_prefills) {
+    reader.fail(fmt::format("tensor 'context_lens' has shape {}; expected [R_p = {}]",
+                            shape_text(contexts->dims), batch.num_prefills));
+  }
+  if (!reader.ok()) return;
 
-  std::vector<std::int32_t> contexts;
+  std::vector<std::int32_t> context_lens;
   batch.max_query_len = batch.num_decodes > 0 ? batch.decode_query_len : 0;
   for (std::int64_t i = 0; i < batch.num_prefills; ++i) {
     const auto at = static_cast<std::size_t>(i);
-    const std::int32_t query_len = starts[at + 1] - starts[at];
-    contexts.push_back(lens[static_cast<std::size_t>(batch.num_decodes + i)] - query_len);
-    batch.max_query_len = std::max<std::int64_t>(batch.max_query_len, query_len);
+    const std::int32_t query = begins[at + 1] - begins[at];
+    context_lens.push_back(lens->values[static_cast<std::size_t>(batch.num_decodes + i)] - query);
+    batch.max_query_len = std::max<std::int64_t>(batch.max_query_len, query);
   }
-  if (reader.has("context_lens")) {
-    contexts = reader.integers("context_lens", {"R_p"}, dims);
-    if (dims[0] != batch.num_prefills) {
-      reader.fail(fmt::format("tensor 'context_lens' has shape {}; expected [R_p = {}]",
-                              shape_text(dims), batch.num_prefills));
-    }
-  }
-  const std::int32_t longest = lens.empty() ? 0 : *std::max_element(lens.begin(), lens.end());
-  batch.max_seq_len = std::max(longest, 0);
-  batch.seq_lens = own(lens, {requests});
-  batch.cu_seqlens_q = own(std::move(starts), {batch.num_prefills + 1});
-  batch.context_lens = own(std::move(contexts), {batch.num_prefills});
-
-  if (reader.has("block_table")) {
-    std::vector<std::int32_t> table = reader.integers("block_table", {"R", "W"}, dims);
-    batch.block_table = own(std::move(table), {dims[0], dims[1]});
+  if (contexts) context_lens = contexts->values;
+  std::int32_t longest = 0;
+  for (const std::int32_t keys : lens->values) longest = std::max(longest, keys);
+  batch.max_seq_len = longest;
+  batch.seq_lens = own(lens->values, {requests});
+  batch.cu_seqlens_q = own(std::move(begins), {batch.num_prefills + 1});
+  batch.context_lens = own(std::move(context_lens), {batch.num_prefills});
+  if (table) {
+    batch.block_table = own(std::move(table->values), {table->dims[0], table->dims[1]});
     return;
-  }
-  const std::int64_t pages = attend_.kv_cache.shape_view().shape[0];
-  if (requests != 1 || pages > int32_max) {
-    reader.fail(fmt::format("there is no tensor 'block_table'; expected one of shape [R = {}, W]",
-                            requests));
   }
   std::vector<std::int32_t> in_order(static_cast<std::size_t>(pages));
   std::iota(in_order.begin(), in_order.end(), 0);
@@ -397,16 +465,18 @@ void RunProblem::read_batch(Reader& reader) {
 }
 
 void RunProblem::read_selection(Reader& reader) {
-  std::vector<std::int64_t> dims;
+  using Integers = Reader::Integers;
   if (reader.has("selection")) {
-    std::vector<std::int32_t> ids = reader.integers("selection", {"T", "Hs", "topk"}, dims);
-    attend_.selection = own(std::move(ids), {dims[0], dims[1], dims[2]});
+    std::optional<Integers> ids = reader.integers("selection", {"T", "Hs", "topk"});
+    if (!ids) return;
+    attend_.selection = own(std::move(ids->values), {ids->dims[0], ids->dims[1], ids->dims[2]});
     return;
   }
   if (!reader.has("index_q") && !reader.has("index_k")) {
     reader.fail(
         "there is no tensor 'selection' of shape [T, Hs, topk], and no 'index_q' of shape "
         "[T, Hi, 128] with 'index_k' of shape [pages, 128, 128]");
+    return;
   }
   IndexArgs index;
   index.index_q = reader.view("index_q", {"T", "Hi", "128"});
@@ -414,8 +484,10 @@ void RunProblem::read_selection(Reader& reader) {
   if (index.index_cache.dtype == DType::u8) index.index_cache = index.index_cache.as(DType::e4m3);
   index.batch = attend_.batch;
   if (reader.has("index_block_table")) {
-    std::vector<std::int32_t> table = reader.integers("index_block_table", {"R", "W"}, dims);
-    index.batch.block_table = own(std::move(table), {dims[0], dims[1]});
+    std::optional<Integers> table = reader.integers("index_block_table", {"R", "W"});
+    if (table) {
+      index.batch.block_table = own(std::move(table->values), {table->dims[0], table->dims[1]});
+    }
   }
   index.rule.init_blocks = reader.integer_or("init_blocks", index.rule.init_blocks);
   index.rule.local_blocks = reader.integer_or("local_blocks", index.rule.local_blocks);
@@ -425,6 +497,7 @@ void RunProblem::read_selection(Reader& reader) {
   if (topk < 1 || topk > max_topk) {
     reader.fail(fmt::format("setting 'topk' is {}; allowed: 1 to {}", topk, max_topk));
   }
+  if (!reader.ok()) return;
   const std::int64_t lists = index.rule.reduce_heads ? 1 : index.index_q.shape[1];
   index.selection = allocate(DType::i32, {attend_.q.shape[0], lists, topk});
   std::fill_n(index.selection.ptr<std::int32_t>(), index.selection.numel(), -1);

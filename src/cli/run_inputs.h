@@ -42,7 +42,8 @@ std::span<const RunTensor> run_tensors();
 class RunProblem {
  public:
   /// `options`: settings from the command line, which win over the file's metadata.
-  /// \throws Error naming the tensor, its shape and what was expected.
+  /// \throws Error naming each tensor that is wrong, its shape and what was expected, and each
+  /// setting.
   RunProblem(const SafetensorsFile& file, const std::map<std::string, std::string>& options);
   RunProblem(const RunProblem&) = delete;
   RunProblem& operator=(const RunProblem&) = delete;
@@ -57,6 +58,8 @@ class RunProblem {
   std::vector<TensorToStore> outputs() const;
   /// Tensors of the file that nothing reads.
   const std::vector<std::string>& ignored() const { return ignored_; }
+  /// Settings, of the file or the command line, that its tensors give no use for.
+  const std::vector<std::string>& ignored_settings() const { return ignored_settings_; }
 
  private:
   class Reader;
@@ -69,7 +72,7 @@ class RunProblem {
 
   AttendArgs attend_;
   std::optional<IndexArgs> index_;
-  std::vector<std::string> ignored_;
+  std::vector<std::string> ignored_, ignored_settings_;
   std::deque<std::vector<std::int32_t>> integers_;
   std::deque<std::vector<std::uint64_t>> buffers_;
 };

@@ -417,7 +417,7 @@ HWY_INLINE void write_row(const AttendCall& call, std::int64_t token, std::int64
     // Adding 0 leaves one sign of zero: rounding to −0 would depend on the order of the blocks.
     VF x = hn::Mul(hn::Mul(hn::LoadU(df, row + d), inverse), v_scale);
     x = empty ? hn::Zero(df) : hn::Add(x, hn::Zero(df));
-    store_f32<type>(clamp_finite<type>(x), out + d);
+    store_f32<type>(clamp_to_largest<type>(x), out + d);
   }
   if (call.lse.data == nullptr) return;
   const double log2_sum = empty ? -std::numeric_limits<double>::infinity()

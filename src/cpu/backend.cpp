@@ -1,7 +1,12 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #include "cpu/backend.h"
 
+#include <utility>
+
+#include "cpu/isa.h"
 #include "cpu/operators.h"
+#include "cpu/parallel.h"
+#include "msa/error.h"
 
 namespace msa::cpu {
 namespace {
@@ -14,6 +19,28 @@ Reasons host_memory(std::initializer_list<Device> devices) {
     }
   }
   return {};
+}
+
+/// A wrong switch is an error of every call, also of one that needs no threads and no kernel that
+/// an instruction set has a variant of.
+void read_switches() {
+  ErrorCode code = ErrorCode::unsupported;
+  std::vector<std::string> failures;
+  const auto add = [&](const Error& error) {
+    if (error.code() != ErrorCode::unsupported) code = error.code();
+    failures.insert(failures.end(), error.failures().begin(), error.failures().end());
+  };
+  try {
+    chosen_isa();
+  } catch (const Error& error) {
+    add(error);
+  }
+  try {
+    num_threads();
+  } catch (const Error& error) {
+    add(error);
+  }
+  if (!failures.empty()) throw Error(code, std::move(failures));
 }
 
 class CpuBackend final : public Backend {
@@ -36,21 +63,31 @@ class CpuBackend final : public Backend {
     return host_memory({a.src.device, a.dst.device});
   }
 
-  std::size_t workspace_size(const AttendArgs& a) const override { return cpu::workspace_size(a); }
-  std::size_t workspace_size(const IndexArgs& a) const override { return cpu::workspace_size(a); }
-  std::size_t workspace_size(const IndexScoresArgs& a) const override {
+  std::size_t workspace_size(const AttendArgs& a) const override { return size(a); }
+  std::size_t workspace_size(const IndexArgs& a) const override { return size(a); }
+  std::size_t workspace_size(const IndexScoresArgs& a) const override { return size(a); }
+  std::size_t workspace_size(const SelectArgs& a) const override { return size(a); }
+
+  void run(const AttendArgs& a) const override { serve(cpu::attend, a); }
+  void run(const IndexArgs& a) const override { serve(cpu::index_blocks, a); }
+  void run(const IndexScoresArgs& a) const override { serve(cpu::index_scores, a); }
+  void run(const SelectArgs& a) const override { serve(cpu::select_blocks, a); }
+  void run(const MergeArgs& a) const override { serve(cpu::merge_states, a); }
+  void run(const WriteCacheArgs& a) const override { serve(cpu::write_cache, a); }
+  void run(const InsertCacheArgs& a) const override { serve(cpu::insert_cache, a); }
+  void run(const CopyPagesArgs& a) const override { serve(cpu::copy_pages, a); }
+
+ private:
+  template <class Args>
+  static std::size_t size(const Args& a) {
+    read_switches();
     return cpu::workspace_size(a);
   }
-  std::size_t workspace_size(const SelectArgs& a) const override { return cpu::workspace_size(a); }
-
-  void run(const AttendArgs& a) const override { cpu::attend(a); }
-  void run(const IndexArgs& a) const override { cpu::index_blocks(a); }
-  void run(const IndexScoresArgs& a) const override { cpu::index_scores(a); }
-  void run(const SelectArgs& a) const override { cpu::select_blocks(a); }
-  void run(const MergeArgs& a) const override { cpu::merge_states(a); }
-  void run(const WriteCacheArgs& a) const override { cpu::write_cache(a); }
-  void run(const InsertCacheArgs& a) const override { cpu::insert_cache(a); }
-  void run(const CopyPagesArgs& a) const override { cpu::copy_pages(a); }
+  template <class Args>
+  static void serve(void (*op)(const Args&), const Args& a) {
+    read_switches();
+    op(a);
+  }
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include "hwy/highway.h"
@@ -238,13 +239,16 @@ HWY_INLINE void store_f32(VF x, Storage<type>* p) {
   }
 }
 
-/// Finite values past the type's largest become it; infinity and NaN stay.
+/// Values past the type's largest by no more than 2^-7 of it become it, as weights that are rounded
+/// to bf16 over their unrounded sum may pass it by 2^-8; what lies further off is beyond the type,
+/// which for bf16 is beyond f32 too. Infinity and NaN stay.
 template <DType type>
-HWY_INLINE VF clamp_finite(VF x) {
+HWY_INLINE VF clamp_to_largest(VF x) {
   const F32 df;
   const VF most = hn::BitCast(df, hn::Set(U32(), Element<type>::largest));
-  const VF infinity = hn::BitCast(df, hn::Set(U32(), 0x7f800000u));
-  return hn::IfThenElse(hn::Lt(hn::Abs(x), infinity), hn::Clamp(x, hn::Neg(most), most), x);
+  const VF reach = hn::Min(hn::Mul(most, hn::Set(df, 1 + 0x1p-7f)),
+                           hn::Set(df, std::numeric_limits<float>::max()));
+  return hn::IfThenElse(hn::Le(hn::Abs(x), reach), hn::Clamp(x, hn::Neg(most), most), x);
 }
 
 /// `x` rounded to the type and back.

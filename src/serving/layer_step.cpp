@@ -65,7 +65,12 @@ void check_step(const LayerStepArgs& args) {
       check_call(call);
     } catch (const Error& error) {
       if (failures.empty()) code = error.code();
-      failures.insert(failures.end(), error.failures().begin(), error.failures().end());
+      for (const std::string& failure : error.failures()) {
+        // A wrong switch is every operator's.
+        if (std::find(failures.begin(), failures.end(), failure) == failures.end()) {
+          failures.push_back(failure);
+        }
+      }
     }
   };
   collect(args.write);

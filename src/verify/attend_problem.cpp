@@ -221,7 +221,11 @@ void AttendProblem::fill_table(Poison poison) {
   for (std::int64_t r = 0; r < spec_.batch.num_requests(); ++r) {
     const Request& request = spec_.batch.request(r);
     for (std::int64_t b = spec_.shard.rank; b < blocks_of(request.keys); b += world) {
-      if (b / world >= columns) break;
+      // Between two rows of a table too narrow for the request lie the pages that it leaves out: a
+      // call that looked past the width would find them and use them.
+      const std::int64_t room =
+          columns + (r + 1 < spec_.batch.num_requests() ? spec_.batch.table_pad : 0);
+      if (b / world >= room) break;
       const auto page = pages_.find({request.content, b});
       std::int32_t& cell = i32(batch_.table(), r, b / world);
       cell = static_cast<std::int32_t>(page == pages_.end() ? poison_page_ : page->second);

@@ -100,8 +100,9 @@ void add_indices(std::vector<Case>& cases) {
   zero.batch.prefills = prefills({50}, {2000});
   zero.ids = Ids::block0;
   add(cases, "12: all queries choose block 0", zero);
-  AttendSpec narrow = decode({700, 1300}, 2);
+  AttendSpec narrow = decode({1300, 700}, 2);
   narrow.batch.spare_columns = -2;
+  narrow.batch.table_pad = 2;
   narrow.ids = Ids::messy;
   add(cases, "13: a table narrower than the context", narrow);
   AttendSpec shape = decode({});

@@ -105,7 +105,13 @@ void IndexProblem::fill_table(Poison poison) {
   batch_ = BatchArrays(target_, spec_.batch, columns, poison);
   for (std::int64_t r = 0; r < spec_.batch.num_requests(); ++r) {
     const Request& request = spec_.batch.request(r);
-    for (std::int64_t b = 0; b < columns; ++b) {
+    // Between two rows of a table too narrow for the request lie the pages that it leaves out: a
+    // call that looked past the width would find them and use them.
+    const std::int64_t room =
+        r + 1 < spec_.batch.num_requests()
+            ? std::clamp(blocks_of(request.keys), columns, columns + spec_.batch.table_pad)
+            : columns;
+    for (std::int64_t b = 0; b < room; ++b) {
       std::int32_t& cell = i32(batch_.table(), r, b);
       if (b >= blocks_of(request.keys)) {
         if (b % 2 == 0) cell = static_cast<std::int32_t>(poison_page_);  // a stale entry

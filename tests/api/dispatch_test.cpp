@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <string>
@@ -78,10 +81,52 @@ TEST(Dispatch, MsaCheckIsOnOrOffAndNothingElse) {
                 HasSubstr(text));
     testing::LayerStepCall step;
     const auto before = step.memory->contents();
-    EXPECT_THAT(error_of([&] { layer_step(step.args); }, ErrorCode::invalid_argument),
-                HasSubstr(text));
+    const std::string of_step =
+        error_of([&] { layer_step(step.args); }, ErrorCode::invalid_argument);
+    EXPECT_THAT(of_step, HasSubstr(text));
+    EXPECT_EQ(of_step.find(text), of_step.rfind(text)) << "once for all of its operators";
     EXPECT_EQ(step.memory->contents(), before);
   }
+}
+
+/// Ends the process: 0 where every operator refuses its call, or its size query, for all of
+/// `parts`, said once, with its memory untouched.
+[[noreturn]] void exit_unless_all_refuse(const std::vector<std::string>& parts) {
+  int wrong = 0;
+  for (const auto& make : testing::call_makers()) {
+    testing::Call call;
+    std::deque<std::vector<std::byte>> before;
+    std::string text;
+    try {
+      call = make();  // asks for the workspace's size where there is one
+      before = call.memory->contents();
+      call.run();
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::invalid_argument) text = error.what();
+    }
+    const bool refused = std::all_of(parts.begin(), parts.end(), [&](const std::string& part) {
+      const std::size_t at = text.find(part);
+      return at != std::string::npos && text.find(part, at + 1) == std::string::npos;
+    });
+    if (refused && (before.empty() || call.memory->contents() == before)) continue;
+    ++wrong;
+    std::fprintf(stderr, "%s: '%s'\n", call.op.c_str(), text.c_str());
+  }
+  std::_Exit(wrong);
+}
+
+// Read once a process, so each is tried in a process of its own.
+TEST(DispatchDeathTest, AWrongSwitchOfTheCpuIsAnErrorOfEveryCall) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const std::string threads = "MSA_THREADS is 'abc'", isa = "MSA_CPU_ISA is 'mmx'";
+  {
+    const ScopedEnv env("MSA_THREADS", "abc");
+    EXPECT_EXIT(exit_unless_all_refuse({threads}), ::testing::ExitedWithCode(0), "");
+  }
+  const ScopedEnv env("MSA_CPU_ISA", "mmx");
+  EXPECT_EXIT(exit_unless_all_refuse({isa}), ::testing::ExitedWithCode(0), "");
+  const ScopedEnv both("MSA_THREADS", "abc");
+  EXPECT_EXIT(exit_unless_all_refuse({threads, isa}), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(Dispatch, NoBackendForTheDeviceIsAnErrorWithReasons) {
@@ -220,6 +265,30 @@ TEST(MsaCheck, ReportsMetadataThatTheOperatorsSurvive) {
   EXPECT_THAT(text, HasSubstr("'context_lens' holds 126 for prefill request 0"));
 }
 
+TEST(MsaCheck, ReportsBoundsThatAreTooSmall) {
+  const ScopedEnv env("MSA_CHECK", "1");
+  const auto text_of = [](std::int64_t max_query_len, std::int64_t max_seq_len) {
+    testing::AttendCall call;  // a decode request of one token, a prefill request of three
+    call.args.batch.max_query_len = max_query_len;
+    call.args.batch.max_seq_len = max_seq_len;
+    return error_of([&] { attend(call.args); }, ErrorCode::invalid_argument);
+  };
+  EXPECT_THAT(text_of(0, 130),
+              HasSubstr("'max_query_len' is 0; allowed: at least decode_query_len = 1"));
+  EXPECT_THAT(text_of(2, 130), HasSubstr("'cu_seqlens_q' gives prefill request 0 3 tokens; "
+                                         "allowed: 0 to max_query_len = 2"));
+  EXPECT_THAT(text_of(3, 129), HasSubstr("allowed: 0 to max_seq_len = 129"));
+  // Without decode requests their length bounds nothing.
+  testing::AttendCall prefills;
+  BatchMetadata& batch = prefills.args.batch;
+  batch.num_decodes = 0;
+  batch.decode_query_len = 9;
+  batch.num_actual_tokens = 3;
+  batch.seq_lens = batch.seq_lens.narrow(0, 1, 1);
+  batch.block_table = batch.block_table.narrow(0, 1, 1);
+  EXPECT_NO_THROW(attend(prefills.args));
+}
+
 TEST(MsaCheck, ReportsSlotsPositionsAndPages) {
   const ScopedEnv env("MSA_CHECK", "1");
   testing::WriteCall write;
@@ -283,6 +352,25 @@ TEST(MsaCheck, ReportsAPageThatIsSourceAndDestinationUnderAnyView) {
     a.dst = cache.narrow(3, 128, 128);
     EXPECT_NO_THROW(copy_pages(a));
   }
+}
+
+// Comparing every source with every destination took a minute and more of this.
+TEST(MsaCheck, ManyMovesInsideOneCacheAreCheckedInNoTime) {
+  const ScopedEnv env("MSA_CHECK", "1");
+  constexpr std::int64_t moves = 20000;
+  // Refused for its last move, the call touches no page: the cache needs no memory.
+  void* const nowhere = reinterpret_cast<void*>(std::uintptr_t{1} << 40);
+  CopyPagesArgs a;
+  a.src = a.dst = Tensor::dense(nowhere, DType::bf16, {2 * moves, 128, 128});
+  std::vector<std::int64_t> pairs;
+  for (std::int64_t i = 0; i < moves; ++i) pairs.insert(pairs.end(), {i, moves + i});
+  pairs[pairs.size() - 2] = 2 * moves - 1;
+  testing::Memory memory;
+  a.pairs = memory.i64(pairs, {moves, 2});
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_THAT(error_of([&] { copy_pages(a); }, ErrorCode::invalid_argument),
+              HasSubstr("'pairs' names source page 39999 and destination page 39999, which share"));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
 }
 
 }  // namespace

@@ -295,6 +295,62 @@ TEST(Validation, AllFaultsAreReportedAtOnce) {
   }
 }
 
+/// What a call is refused with.
+template <class Run>
+std::string refusal(Run run) {
+  try {
+    run();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "accepted";
+  return "";
+}
+
+/// Counts that measure a batch's arrays, each wrong: what else is wrong with the arrays is said
+/// too.
+template <class CallType, class Run>
+void expect_faults_beside_wrong_counts(Run run) {
+  const std::pair<const char*, std::function<void(BatchMetadata&)>> counts[] = {
+      {"'num_decodes' is -1", [](auto& b) { b.num_decodes = -1; }},
+      {"'num_prefills' is -1", [](auto& b) { b.num_prefills = -1; }},
+      {"'num_actual_tokens' is -1", [](auto& b) { b.num_actual_tokens = -1; }},
+      {"'decode_query_len' is 17", [](auto& b) { b.decode_query_len = 17; }}};
+  for (const auto& [fault, break_it] : counts) {
+    SCOPED_TRACE(fault);
+    CallType call;
+    BatchMetadata& b = call.args.batch;
+    break_it(b);
+    b.seq_lens.dtype = DType::i64;
+    b.block_table = {};
+    b.cu_seqlens_q.rank = 2;
+    b.context_lens.data = nullptr;
+    const std::string text = refusal([&] { run(call.args); });
+    EXPECT_THAT(text, AllOf(HasSubstr(fault), HasSubstr("'seq_lens' has dtype i64; allowed: i32"),
+                            HasSubstr("'block_table' is missing; expected [R"),
+                            HasSubstr("'cu_seqlens_q' has 2 dimensions; expected [R_p + 1"),
+                            HasSubstr("'context_lens' has a null pointer")));
+    EXPECT_THAT(text, ::testing::Not(HasSubstr("≥ -")));
+  }
+}
+
+TEST(Validation, AWrongCountHidesNoOtherFault) {
+  expect_faults_beside_wrong_counts<testing::AttendCall>([](const auto& a) { attend(a); });
+  expect_faults_beside_wrong_counts<testing::IndexCall>([](const auto& a) { index_blocks(a); });
+  expect_faults_beside_wrong_counts<testing::ScoresCall>([](const auto& a) { index_scores(a); });
+  testing::AttendCall call;
+  call.args.batch.num_actual_tokens = -1;
+  call.args.q.shape[2] = 64;
+  EXPECT_THAT(refusal([&] { attend(call.args); }),
+              HasSubstr("'q' has 64 in dimension 2; expected [T ≥ 0, Hq ≥ 1, 128]"));
+  // A count of none needs no arrays, whatever the others are.
+  testing::AttendCall decodes;
+  decodes.args.batch.num_prefills = 0;
+  decodes.args.batch.num_decodes = -1;
+  decodes.args.batch.cu_seqlens_q = decodes.args.batch.context_lens = {};
+  EXPECT_THAT(refusal([&] { attend(decodes.args); }), ::testing::Not(HasSubstr("'cu_seqlens_q'")));
+}
+
 /// Calls broken in a number: the change and what the text must say.
 template <class CallType>
 struct NumberFault {
@@ -847,6 +903,26 @@ TEST(Validation, KAndVOfOnePackedRowDoNotCountAsOverlapping) {
   a.kv_cache =
       KVCache(packed.narrow(3, 0, 128).narrow(0, 0, 3), packed.narrow(3, 0, 128).narrow(0, 1, 3));
   EXPECT_THROW(insert_cache(a), Error);
+}
+
+// A dimension of one index has no step: whatever stride it carries, K and V of a row stay apart.
+TEST(Validation, TheStrideOfAnExtentOfOneDoesNotMakeViewsOverlap) {
+  testing::Memory memory;
+  const Tensor packed = memory.dense(DType::bf16, {4, 1, 128, 256});
+  InsertCacheArgs a;
+  a.num_tokens = 1;
+  a.k = memory.dense(DType::bf16, {1, 1, 128});
+  a.v = memory.dense(DType::bf16, {1, 1, 128});
+  a.slot_mapping = memory.i64({3}, {1});
+  for (const std::int64_t stride : {std::int64_t{0}, std::int64_t{1}, std::int64_t{1} << 40}) {
+    Tensor k = packed.narrow(3, 0, 128), v = packed.narrow(3, 128, 128);
+    k.stride[1] = stride;
+    v.stride[1] = 256;
+    a.kv_cache = KVCache(k, v);
+    EXPECT_NO_THROW(insert_cache(a)) << stride;
+    a.kv_cache = KVCache(k, packed.narrow(3, 127, 128));
+    EXPECT_THAT(refusal([&] { insert_cache(a); }), HasSubstr("shares memory with")) << stride;
+  }
 }
 
 }  // namespace

@@ -115,6 +115,21 @@ TEST(Bench, WrongShapesAreRefused) {
   refused([](ShapeOptions& o) { o.batch = {0}; });
 }
 
+TEST(Bench, AWrongShapeIsSaidOnceNotOnceACase) {
+  ShapeOptions options;
+  options.m = {17};
+  options.batch = {0};
+  try {
+    shaped(default_grid(), "decode", options);
+    FAIL();
+  } catch (const Error& error) {
+    const std::string first = "bench: decode 16/1 bf16 LBHNC m 17 batch 0 context 131072: ";
+    EXPECT_EQ(error.failures(),
+              (std::vector<std::string>{first + "'m' is 17; allowed: 1 to 16",
+                                        first + "'batch' is 0; allowed: 1 to 1048576"}));
+  }
+}
+
 TEST(Bench, ReproducingCommandsNameTheWholeShape) {
   const Workload w{.op = WorkloadOp::prefill, .tokens = 512, .context = 24576, .keep = 970};
   EXPECT_EQ(reproducing_command(w),

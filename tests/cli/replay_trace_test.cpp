@@ -101,8 +101,13 @@ TEST(ReplayTrace, NamesFileLineFieldAndValueOfEachFault) {
   expect_fault(good + line("6", "10", "1", "7"), "t:2:", "'hash_ids' is 7");
   expect_fault(good + line("6", "1000000", "1000000", "[0]"), "t:2:", "allowed: ");
   expect_fault(good + "{\"timestamp\": 6}", "t:2:", "field 'output_length' is missing");
-  expect_fault(good + "{\"timestamp\": ", "t:2:", "no JSON object");
-  expect_fault(good + "[1]", "t:2:", "no JSON object: [1]");
+  expect_fault(
+      good + "{\"timestamp\": ", "t:2:", "the line is not JSON from byte 14 on: {\"timest");
+  expect_fault(good + "[1]", "t:2:", "the line is not a JSON object: [1]");
+  expect_fault(good + line("6", "10", "1, \"output_length\": 2", "[0]"),
+               "t:2:", "the line names 'output_length' twice");
+  expect_fault(good + line("1e400", "10", "1", "[0]"),
+               "t:2:", "the line holds a number beyond the range of f64");
 }
 
 TEST(ReplayTrace, NamesFileLineColumnAndCellOfEachFault) {

@@ -134,12 +134,13 @@ TEST(RunCommand, ReportsAsJson) {
   inputs.integers("selection", std::vector<std::int32_t>(7, 0), {7, 1, 1});
   const ProgramResult result =
       run_msa("run " + inputs.write("json.safetensors") + " -o " +
-              scratch_folder() / "json_out.safetensors --device cpu --json");
+              scratch_folder() / "json_out.safetensors --device cpu --topk 3 --json");
   ASSERT_EQ(result.code, 0) << result.err;
   const nlohmann::json report = nlohmann::json::parse(result.out);
   EXPECT_EQ(report.at("outputs").at("out"), "bf16 [7, 4, 128]");
   EXPECT_EQ(report.at("backend"), "cpu");
   EXPECT_EQ(report.at("device"), "cpu");
+  EXPECT_EQ(report.at("ignored_settings"), nlohmann::json::array({"topk"}));
 }
 
 TEST(RunCommand, APlaceWithMemoryOfItsOwnGivesTheSameBits) {

@@ -208,5 +208,51 @@ TEST(RunInputs, UnreadTensorsAreReported) {
   EXPECT_EQ(RunProblem(opened, {}).ignored(), std::vector<std::string>{"sequence_lengths"});
 }
 
+TEST(RunInputs, AllFaultsOfAFileAreListed) {
+  RunFile file = mixed_batch();
+  file.zeros("q", DType::f32, {1, 4, 128});
+  file.zeros("kv_cache", DType::bf16, {4, 1, 64, 256});
+  file.integers("seq_lens", {130, 5}, {2});
+  file.integers("block_table", {0, 1}, {2});
+  file.remove("cu_seqlens_q");
+  file.zeros("selection", DType::f32, {1, 1, 16});
+  expect_words(refusal(file, {{"causal", "yes"}, {"k_scale", ""}}),
+               {"tensor 'q' has dtype F32 (shape [1, 4, 128]); expected BF16 or F16",
+                ("tensor 'kv_cache' has shape [4, 1, 64, 256]; expected [pages, Hkv, 128, 256] "
+                 "(pages of 64 tokens; allowed: 128)"),
+                "2 decode requests cannot share 1 rows of tensor 'q'",
+                "tensor 'block_table' has shape [2]; expected [R, W]",
+                "tensor 'selection' has dtype F32 (shape [1, 1, 16]); expected I32 or I64",
+                "setting 'causal' is 'yes'", "setting 'k_scale' is ''"});
+
+  file = mixed_batch();
+  file.remove("selection");
+  file.zeros("index_q", DType::bf16, {5, 1, 128});
+  file.zeros("index_k", DType::bf16, {4, 32, 128});
+  expect_words(refusal(file, {{"topk", "65"}, {"reduce_heads", "2"}, {"layout", "XYZ"}}),
+               {"setting 'layout' is 'XYZ'", "setting 'reduce_heads' is '2'; expected 0 or 1",
+                "setting 'topk' is 65; allowed: 1 to 64",
+                ("tensor 'index_k' has shape [4, 32, 128]; expected [pages, 128, 128] "
+                 "(pages of 32 tokens; allowed: 128)")});
+
+  // What depends on a faulty tensor is not guessed at.
+  file = mixed_batch();
+  file.remove("seq_lens");
+  file.zeros("q", DType::bf16, {5, 4, 64});
+  const std::string label = file.open().label();
+  EXPECT_EQ(refusal(file), label + ": tensor 'q' has shape [5, 4, 64]; expected [T, Hq, 128]\n" +
+                               label +
+                               ": there is no tensor 'seq_lens'; expected one of shape [R]");
+}
+
+TEST(RunInputs, UnusedSettingsAreReported) {
+  RunFile file = mixed_batch();
+  file.metadata("kv_dtype", "e4m3");
+  const SafetensorsFile opened = file.open();
+  const RunProblem problem(opened, {{"topk", "0"}, {"k_scale", "2"}});
+  EXPECT_EQ(problem.ignored_settings(), (std::vector<std::string>{"kv_dtype", "topk"}));
+  EXPECT_TRUE(problem.ignored().empty());
+}
+
 }  // namespace
 }  // namespace msa::cli

@@ -61,7 +61,7 @@ TEST(Workloads, FaultsNameTheLine) {
   EXPECT_EQ(refusals("{\"op\":\"write\",\"tokens\":1}\n{\"op\":\"write\",\"token\":1}")[0],
             "w.jsonl:2: has the unknown key 'token'; allowed: version, op, hq, hkv, kv, layout, m, "
             "tokens, batch, context, keep, seed");
-  EXPECT_EQ(refusals("nonsense")[0], "w.jsonl:1: is not a JSON object");
+  EXPECT_EQ(refusals("nonsense")[0], "w.jsonl:1: is not JSON from byte 2 on");
   EXPECT_EQ(refusals("[1]")[0], "w.jsonl:1: is not a JSON object");
   EXPECT_EQ(refusals("{}")[0], "w.jsonl:1: has no 'op'");
   EXPECT_EQ(refusals("")[0], "w.jsonl: holds no workload");
@@ -75,6 +75,28 @@ TEST(Workloads, FaultsNameTheLine) {
             "w.jsonl:1: 'keep' is 1.5; allowed: a number from 0 to 1");
   EXPECT_EQ(refusals(R"({"op":"write","tokens":1,"kv":"f99"})")[0],
             "w.jsonl:1: 'kv' is \"f99\"; allowed: bf16, f16, e4m3, e5m2");
+}
+
+TEST(Workloads, AKeyGivenTwiceIsRefused) {
+  EXPECT_EQ(refusals(R"({"op":"decode","m":1,"m":2,"context":5})"),
+            std::vector<std::string>{"w.jsonl:1: names 'm' twice"});
+}
+
+TEST(Workloads, ANumberBeyondEveryTypeIsNotTakenForBadJson) {
+  EXPECT_EQ(refusals(R"({"op":"decode","m":1,"context":5,"seed":1e400})"),
+            std::vector<std::string>{"w.jsonl:1: holds a number beyond the range of f64"});
+}
+
+TEST(Workloads, LimitsAreThoseThatAreAllowed) {
+  EXPECT_EQ(refusals(R"({"op":"decode","m":17,"context":99})"),
+            std::vector<std::string>{"w.jsonl:1: 'm' is 17; allowed: 1 to 16"});
+  EXPECT_EQ(refusals(R"({"op":"index","m":-1,"context":99})"),
+            std::vector<std::string>{"w.jsonl:1: 'm' is -1; allowed: 1 to 16"});
+  EXPECT_EQ(refusals(R"({"op":"prefill","tokens":1048577})"),
+            std::vector<std::string>{"w.jsonl:1: 'tokens' is 1048577; allowed: 1 to 1048576"});
+  EXPECT_EQ(refusals(R"({"op":"decode","m":0,"context":99})"),
+            std::vector<std::string>{
+                "w.jsonl:1: a decode workload needs 'm' of at least 1 and no 'tokens'"});
 }
 
 TEST(Workloads, AllFaultsOfALineAreListed) {
@@ -98,6 +120,8 @@ TEST(Workloads, ShapesThatNoOperatorTakesAreRefused) {
 TEST(Workloads, LabelsTellShapesApart) {
   EXPECT_EQ(label({.op = WorkloadOp::decode, .m = 1, .batch = 8, .context = 4096}),
             "decode 16/1 bf16 LBHNC m 1 batch 8 context 4096");
+  EXPECT_EQ(label({.op = WorkloadOp::decode, .m = 0, .context = 9}),
+            "decode 16/1 bf16 LBHNC m 0 batch 1 context 9");
   EXPECT_EQ(label({.op = WorkloadOp::prefill, .tokens = 512, .context = 0, .keep = 970}),
             "prefill 16/1 bf16 LBHNC tokens 512 batch 1 context 0 keep 0.97");
   EXPECT_EQ(label({.op = WorkloadOp::write, .tokens = 5}),

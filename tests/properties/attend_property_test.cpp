@@ -57,7 +57,7 @@ RC_GTEST_PROP(AttendProperty, PlacementNeverChangesABit, ()) {
   b.layout = any_layout();
   b.page_seed = a.page_seed + 1;
   b.spare_pages = in(0, 9);
-  b.batch.spare_columns = in(0, 9);
+  b.batch.spare_columns = other_spare_columns(a.batch);
   b.batch.bound_slack = in(0, 5000);
   b.misalign = in(0, 3);
   b.head_major_selection = !a.head_major_selection;

@@ -45,7 +45,7 @@ RC_GTEST_PROP(IndexProperty, PlacementNeverChangesAnIdOrAScore, ()) {
   IndexSpec b = a;
   b.page_seed = a.page_seed + 1;
   b.spare_pages = in(0, 9);
-  b.batch.spare_columns = in(0, 9);
+  b.batch.spare_columns = other_spare_columns(a.batch);
   b.batch.bound_slack = in(0, 5000);
   b.misalign = in(0, 3);
   b.token_pad = in(0, 9);

@@ -164,6 +164,36 @@ TEST_P(CpuAttend, TinyAndHugeFactorsNeitherOverflowNorFlush) {
   }
 }
 
+// Weights round, so that the end of out's type may be passed on the way to it; what lies beyond it
+// by more than that is infinite in out's type.
+TEST_P(CpuAttend, ResultsPastTheEndOfOutAreInfinite) {
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  const std::pair<double, double> results[] = {{65504, 65504}, {-65504, -65504}, {65519, 65504},
+                                               {66400, inf},   {-66400, -inf},   {70000, inf},
+                                               {0x1p100, inf}};
+  for (const auto& [exact, want] : results) {
+    AttendCase c({.decode_lens = {300}, .prefill_lens = {{9, 300}}, .out = DType::f16});
+    for (std::int64_t request : {0, 1}) {
+      for (std::int64_t key = 0; key < 300; ++key) {
+        for (std::int64_t d = 128; d < 256; ++d) {
+          store(DType::bf16, c.cache.data(), c.key_slot(request, key) + d, 1);
+        }
+      }
+    }
+    AttendArgs args = c.args();
+    args.v_scale = static_cast<float>(exact);
+    c.run(args);
+    for (std::int64_t i = 0; i < c.tokens * 16 * 128; ++i) {
+      const double got = load(DType::f16, c.out.data(), i);
+      if (std::isinf(want)) {
+        ASSERT_EQ(got, want) << exact;
+      } else {
+        ASSERT_NEAR(got / want, 1, 0x1p-8) << exact;
+      }
+    }
+  }
+}
+
 TEST_P(CpuAttend, OneHugeQueryElementStaysExact) {
   for (DType cache : {DType::bf16, DType::f16}) {
     AttendCase c({.decode_lens = {500}, .cache = cache});

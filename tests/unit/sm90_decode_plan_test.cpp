@@ -128,6 +128,7 @@ TEST(DecodePlan, ClustersAreAsLargeAsTheDeviceRunsAtOnce) {
   EXPECT_EQ(cluster_size(4, clusters, 32), 4);
 }
 
+// Report 40: a kernel asks for no more shared memory than a block of its device can have.
 TEST(DecodePlan, RingsHoldAPageBesideTheRest) {
   const auto check = [](auto columns) {
     constexpr int n = decltype(columns)::value;

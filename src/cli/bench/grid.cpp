@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <functional>
+#include <set>
 #include <utility>
 
 #include "msa/error.h"
@@ -120,10 +121,12 @@ std::vector<Workload> shaped(const std::vector<Workload>& grid, const std::strin
 
   std::vector<Workload> distinct;
   std::vector<std::string> failures;
+  std::set<std::string> known;  // a wrong option breaks every case alike: its first one says so
   for (const Workload& workload : workloads) {
     if (std::find(distinct.begin(), distinct.end(), workload) != distinct.end()) continue;
     distinct.push_back(workload);
     for (const std::string& problem : problems(workload)) {
+      if (!known.insert(problem).second) continue;
       failures.push_back(fmt::format("bench: {}: {}", label(workload), problem));
     }
   }

@@ -13,9 +13,9 @@
 #include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
+#include "cli/io/json_object.h"
 #include "cli/io/output_file.h"
 #include "msa/error.h"
 
@@ -66,27 +66,10 @@ const TypeName* type_of(std::string_view name) {
   fail(label, fmt::format("tensor '{}' {}", tensor, what));
 }
 
-/// JSON without repeated keys: a reader that kept one of two would hide the other's data.
 json parse_header(std::string_view text, const std::string& label) {
-  std::vector<std::set<std::string>> keys;
-  std::string repeated;
-  const auto watch = [&](int, json::parse_event_t event, json& value) {
-    if (event == json::parse_event_t::object_start) keys.emplace_back();
-    if (event == json::parse_event_t::object_end) keys.pop_back();
-    if (event == json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second) {
-      repeated = value.get<std::string>();
-    }
-    return true;
-  };
-  json header;
-  try {
-    header = json::parse(text, watch);
-  } catch (const json::exception& error) {
-    fail(label, fmt::format("the header is not JSON ({})", error.what()));
-  }
-  if (!repeated.empty()) fail(label, fmt::format("the header names '{}' twice", repeated));
-  if (!header.is_object()) fail(label, "the header is not a JSON object");
-  return header;
+  JsonObject header = read_json_object(text);
+  if (!header.fault.empty()) fail(label, "the header " + header.fault);
+  return std::move(header.value);
 }
 
 std::map<std::string, std::string> read_metadata(const json& value, const std::string& label) {

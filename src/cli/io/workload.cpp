@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "cli/io/json_object.h"
 #include "msa/error.h"
 
 namespace msa::cli {
@@ -130,9 +131,9 @@ Failures read_line(const std::string& text, Workload& workload) {
   if (text.size() > longest_line) {
     return {fmt::format("is {} bytes long; allowed: {}", text.size(), longest_line)};
   }
-  const json object = json::parse(text, nullptr, false);
-  if (object.is_discarded() || !object.is_object()) return {"is not a JSON object"};
-  LineReader reader(object);
+  const JsonObject object = read_json_object(text);
+  if (!object.fault.empty()) return {object.fault};
+  LineReader reader(object.value);
   std::int64_t version = workload_version;
   reader.integer("version", version);
   reader.require("op");
@@ -176,7 +177,8 @@ std::optional<WorkloadOp> parse_workload_op(std::string_view text) {
 std::string label(const Workload& w) {
   std::string text =
       fmt::format("{} {}/{} {} {}", name(w.op), w.hq, w.hkv, name(w.kv), name(w.layout));
-  text += w.is_decode() ? fmt::format(" m {}", w.m) : fmt::format(" tokens {}", w.tokens);
+  const bool by_m = w.is_decode() || w.op == WorkloadOp::decode;
+  text += by_m ? fmt::format(" m {}", w.m) : fmt::format(" tokens {}", w.tokens);
   text += fmt::format(" batch {}", w.batch);
   if (w.op == WorkloadOp::write) return text;
   text += fmt::format(" context {}", w.context);
@@ -197,20 +199,23 @@ std::vector<std::string> problems(const Workload& w) {
   if (w.kv != DType::bf16 && w.kv != DType::f16 && w.kv != DType::e4m3 && w.kv != DType::e5m2) {
     failures.push_back(fmt::format("'kv' is {}; allowed: bf16, f16, e4m3, e5m2", name(w.kv)));
   }
-  check_range(failures, "m", w.m, 0, max_decode_query_len);
-  check_range(failures, "tokens", w.tokens, 0, largest_count);
+  // Zero is what stands for a length that was not given.
+  if (w.m != 0) check_range(failures, "m", w.m, 1, max_decode_query_len);
+  if (w.tokens != 0) check_range(failures, "tokens", w.tokens, 1, largest_count);
   check_range(failures, "batch", w.batch, 1, largest_count);
   check_range(failures, "context", w.context, 0, largest_context);
   check_range(failures, "keep", w.keep, 0, 1000);
   const auto give = [&](const char* what) {
     failures.push_back(fmt::format("a {} workload needs {}", name(w.op), what));
   };
-  if (w.op == WorkloadOp::decode && (w.m < 1 || w.tokens != 0)) give("'m' and no 'tokens'");
-  if ((w.op == WorkloadOp::prefill || w.op == WorkloadOp::write) && (w.tokens < 1 || w.m != 0)) {
-    give("'tokens' and no 'm'");
+  if (w.op == WorkloadOp::decode && (w.m == 0 || w.tokens != 0)) {
+    give("'m' of at least 1 and no 'tokens'");
   }
-  if ((w.op == WorkloadOp::index || w.op == WorkloadOp::layer) && (w.m > 0) == (w.tokens > 0)) {
-    give("either 'm' or 'tokens'");
+  if ((w.op == WorkloadOp::prefill || w.op == WorkloadOp::write) && (w.tokens == 0 || w.m != 0)) {
+    give("'tokens' of at least 1 and no 'm'");
+  }
+  if ((w.op == WorkloadOp::index || w.op == WorkloadOp::layer) && (w.m == 0) == (w.tokens == 0)) {
+    give("either 'm' or 'tokens', of at least 1");
   }
   if (w.is_decode() && w.context < w.m) give("a 'context' of at least 'm' keys");
   return failures;

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "cli/io/json_object.h"
 #include "msa/error.h"
 
 namespace msa::replay {
@@ -140,11 +141,12 @@ std::vector<std::uint64_t> read_hashes(const Json& line, std::int64_t input_leng
 TraceRequest parse_mooncake(std::string_view text, double earlier, Faults& faults) {
   TraceRequest request;
   request.arrival_ms = earlier;
-  const Json line = Json::parse(text.begin(), text.end(), nullptr, false);
-  if (!line.is_object()) {
-    faults.add(fmt::format("no JSON object: {}", excerpt(text)));
+  const cli::JsonObject object = cli::read_json_object(text);
+  if (!object.fault.empty()) {
+    faults.add(fmt::format("the line {}: {}", excerpt(object.fault), excerpt(text)));
     return request;
   }
+  const Json& line = object.value;
   const std::size_t before = faults.count();
   request.arrival_ms = read_arrival(line, faults);
   request.input_length = read_integer(line, "input_length", 1, max_context, faults);
