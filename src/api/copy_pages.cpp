@@ -2,7 +2,6 @@
 #include "msa/copy_pages.h"
 
 #include <algorithm>
-#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>

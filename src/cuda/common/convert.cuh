@@ -124,9 +124,12 @@ __device__ inline void store(DType type, void* data, std::int64_t index, float x
 /// The largest number of f16, or of bf16.
 __device__ inline float largest_of(bool f16) { return f16 ? 65504.0f : 0x1.FEp127f; }
 
-/// Finite values past ±`most` become it; infinity and NaN stay.
-__device__ inline float clamp_finite(float x, float most) {
-  return fabsf(x) <= FLT_MAX ? fminf(fmaxf(x, -most), most) : x;
+/// Weights are rounded and their sum is not, so that a result may pass the largest value by 2^-8 or
+/// so: past ±`most` by no more than 2^-7 of it, it becomes that. What lies beyond becomes infinite
+/// where it is rounded; NaN stays.
+__device__ inline float clamp_to_largest(float x, float most) {
+  const bool near = fabsf(x) <= fminf(most * (1 + 0x1p-7f), FLT_MAX);
+  return near ? fminf(fmaxf(x, -most), most) : x;
 }
 
 /// `x` rounded to bf16 or f16, and back.

@@ -271,7 +271,7 @@ __device__ void write_rows(const AttendParams& p, std::int64_t token, std::int64
     const float x = sum == 0 ? 0.0f : out[r] * (1.0f / sum) * v_scale + 0.0f;
     const std::int64_t q_head = head * p.group + first + r;
     store(p.out_type, p.out, token * p.out_token + q_head * p.out_head + column,
-          clamp_finite(x, most));
+          clamp_to_largest(x, most));
   }
   const int g = static_cast<int>(threadIdx.x);
   if (p.lse == nullptr || g >= p.group) return;

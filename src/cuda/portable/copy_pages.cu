@@ -1,4 +1,5 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#include "common/step.h"
 #include "cuda/common/launch.h"
 #include "cuda/common/warp.cuh"
 #include "cuda/portable/operators.h"
@@ -29,10 +30,9 @@ struct CopyParams {
 
 CopyParams::Side::Side(const ConstTensor& t)
     : data(const_cast<char*>(t.ptr<char>())), pages(t.shape[0]) {
-  const auto size = static_cast<std::int64_t>(size_of(t.dtype));
-  page = t.stride[0] * size;
-  head = t.rank == 4 ? t.stride[1] * size : 0;
-  token = t.stride[t.rank - 2] * size;
+  page = step_bytes(t, 0);
+  head = t.rank == 4 ? step_bytes(t, 1) : 0;
+  token = step_bytes(t, t.rank - 2);
 }
 
 CopyParams::CopyParams(const CopyPagesArgs& args)
@@ -86,6 +86,7 @@ void launch_copy(const CopyPagesArgs& args, const CopyParams& params) {
 }  // namespace
 
 void copy_pages(const CopyPagesArgs& args) {
+  if (args.pairs.numel() == 0 || args.src.numel() == 0 || args.dst.numel() == 0) return;
   const CopyParams params(args);
   if (divides(params, 16)) return launch_copy<uint4>(args, params);
   if (divides(params, 4)) return launch_copy<std::uint32_t>(args, params);

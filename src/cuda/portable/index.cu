@@ -1,5 +1,6 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <limits>
 #include <type_traits>
 
 #include "cuda/common/batch.cuh"
@@ -267,8 +268,9 @@ std::int64_t split_parts(const IndexArgs& args) {
   const std::int64_t tokens = std::max<std::int64_t>(args.batch.num_actual_tokens, 1);
   const std::int64_t blocks = (args.batch.max_seq_len + page_size - 1) / page_size;
   const std::int64_t parts = std::min(wanted_ctas / tokens, blocks / least_blocks);
-  const auto room =
-      static_cast<std::int64_t>(args.workspace_cap) - static_cast<std::int64_t>(alignof(BlockKey));
+  constexpr std::size_t most = std::numeric_limits<std::int64_t>::max();
+  const auto room = static_cast<std::int64_t>(std::min(args.workspace_cap, most)) -
+                    static_cast<std::int64_t>(alignof(BlockKey));
   const std::int64_t fits = room / std::max<std::int64_t>(list_bytes(args), 1);
   return std::max<std::int64_t>(std::min(parts, fits), 1);
 }

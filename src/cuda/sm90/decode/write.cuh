@@ -47,8 +47,8 @@ struct Normalize {
 /// quotient may pass the largest V by a little; out's type may end there.
 __device__ inline std::uint32_t pack_out(const Params& p, float first, float second) {
   const float most = largest_of(p.out_is_f16);
-  first = clamp_finite(first, most);
-  second = clamp_finite(second, most);
+  first = clamp_to_largest(first, most);
+  second = clamp_to_largest(second, most);
   return p.out_is_f16 ? pack<ptx::Operand::f16>(first, second)
                       : pack<ptx::Operand::bf16>(first, second);
 }
