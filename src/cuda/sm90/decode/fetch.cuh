@@ -88,11 +88,14 @@ class Fetch {
     }
   }
 
-  /// The next `count` slots are free: they become so in turn.
+  /// The next `count` slots are free. They become so in turn; that each is waited for lets
+  /// synccheck follow their phases.
   __device__ void await_free(int count) const {
-    ptx::RingPlace last = ring_;
-    last.advance(p_.slots, count - 1);
-    ptx::wait(cta_.shared.slot_free[last.slot], last.parity ^ 1);
+    ptx::RingPlace place = ring_;
+    for (int i = 0; i < count; ++i) {
+      ptx::wait(cta_.shared.slot_free[place.slot], place.parity ^ 1);
+      place.advance(p_.slots, 1);
+    }
     __syncwarp();
   }
 
