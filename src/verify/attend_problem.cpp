@@ -222,9 +222,10 @@ void AttendProblem::fill_table(Poison poison) {
     const Request& request = spec_.batch.request(r);
     for (std::int64_t b = spec_.shard.rank; b < blocks_of(request.keys); b += world) {
       // Between two rows of a table too narrow for the request lie the pages that it leaves out: a
-      // call that looked past the width would find them and use them.
-      const std::int64_t room =
-          columns + (r + 1 < spec_.batch.num_requests() ? spec_.batch.table_pad : 0);
+      // call that looked past the width would find them and use them. A table without columns has
+      // no room between its rows.
+      const bool padded = columns > 0 && r + 1 < spec_.batch.num_requests();
+      const std::int64_t room = columns + (padded ? spec_.batch.table_pad : 0);
       if (b / world >= room) break;
       const auto page = pages_.find({request.content, b});
       std::int32_t& cell = i32(batch_.table(), r, b / world);

@@ -106,9 +106,10 @@ void IndexProblem::fill_table(Poison poison) {
   for (std::int64_t r = 0; r < spec_.batch.num_requests(); ++r) {
     const Request& request = spec_.batch.request(r);
     // Between two rows of a table too narrow for the request lie the pages that it leaves out: a
-    // call that looked past the width would find them and use them.
+    // call that looked past the width would find them and use them. A table without columns has no
+    // room between its rows.
     const std::int64_t room =
-        r + 1 < spec_.batch.num_requests()
+        columns > 0 && r + 1 < spec_.batch.num_requests()
             ? std::clamp(blocks_of(request.keys), columns, columns + spec_.batch.table_pad)
             : columns;
     for (std::int64_t b = 0; b < room; ++b) {
