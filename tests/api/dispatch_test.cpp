@@ -13,24 +13,13 @@
 #include <vector>
 
 #include "calls.h"
+#include "error_of.h"
 #include "scoped_env.h"
 
 namespace msa {
 namespace {
 
 using ::testing::HasSubstr;
-
-template <class Body>
-std::string error_of(Body body, ErrorCode code) {
-  try {
-    body();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return "";
-}
 
 TEST(Dispatch, RemembersAndLogsTheBackend) {
   struct Log {

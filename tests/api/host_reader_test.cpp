@@ -4,13 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
 
 #include "api/batch.h"
 #include "calls.h"
+#include "error_of.h"
+#include "scoped_env.h"
 
 /// \file
 /// MSA_CHECK=1 for tensors of a device: through a backend that stands for one here, and without any
@@ -139,17 +140,9 @@ TEST(MsaCheck, WithoutABackendForTheDeviceNothingIsRead) {
     t->data = t->ptr<char>() + FarBackend::distance;
     t->device = gpu;
   }
-  setenv("MSA_CHECK", "1", 1);
-  setenv("MSA_BACKEND", "cpu", 1);
-  try {
-    attend(a);
-    ADD_FAILURE() << "served";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::unsupported);
-    EXPECT_THAT(error.what(), HasSubstr("attend: backend cpu cannot serve the call: "));
-  }
-  unsetenv("MSA_CHECK");
-  unsetenv("MSA_BACKEND");
+  const ScopedEnv check("MSA_CHECK", "1"), backend("MSA_BACKEND", "cpu");
+  EXPECT_THAT(error_of([&] { attend(a); }, ErrorCode::unsupported),
+              HasSubstr("attend: backend cpu cannot serve the call: "));
 }
 
 }  // namespace

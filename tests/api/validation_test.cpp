@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "calls.h"
+#include "error_of.h"
 #include "scoped_env.h"
 
 namespace msa {
@@ -295,18 +296,6 @@ TEST(Validation, AllFaultsAreReportedAtOnce) {
   }
 }
 
-/// What a call is refused with.
-template <class Run>
-std::string refusal(Run run) {
-  try {
-    run();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "accepted";
-  return "";
-}
-
 /// Counts that measure a batch's arrays, each wrong: what else is wrong with the arrays is said
 /// too.
 template <class CallType, class Run>
@@ -325,7 +314,7 @@ void expect_faults_beside_wrong_counts(Run run) {
     b.block_table = {};
     b.cu_seqlens_q.rank = 2;
     b.context_lens.data = nullptr;
-    const std::string text = refusal([&] { run(call.args); });
+    const std::string text = error_of([&] { run(call.args); });
     EXPECT_THAT(text, AllOf(HasSubstr(fault), HasSubstr("'seq_lens' has dtype i64; allowed: i32"),
                             HasSubstr("'block_table' is missing; expected [R"),
                             HasSubstr("'cu_seqlens_q' has 2 dimensions; expected [R_p + 1"),
@@ -341,14 +330,14 @@ TEST(Validation, AWrongCountHidesNoOtherFault) {
   testing::AttendCall call;
   call.args.batch.num_actual_tokens = -1;
   call.args.q.shape[2] = 64;
-  EXPECT_THAT(refusal([&] { attend(call.args); }),
+  EXPECT_THAT(error_of([&] { attend(call.args); }),
               HasSubstr("'q' has 64 in dimension 2; expected [T ≥ 0, Hq ≥ 1, 128]"));
   // A count of none needs no arrays, whatever the others are.
   testing::AttendCall decodes;
   decodes.args.batch.num_prefills = 0;
   decodes.args.batch.num_decodes = -1;
   decodes.args.batch.cu_seqlens_q = decodes.args.batch.context_lens = {};
-  EXPECT_THAT(refusal([&] { attend(decodes.args); }), ::testing::Not(HasSubstr("'cu_seqlens_q'")));
+  EXPECT_THAT(error_of([&] { attend(decodes.args); }), ::testing::Not(HasSubstr("'cu_seqlens_q'")));
 }
 
 /// Calls broken in a number: the change and what the text must say.
@@ -881,14 +870,20 @@ TEST(Validation, NoDeviceTypeIsTakenForHostMemory) {
   }
 }
 
+/// One token for slot 3, without a cache.
+InsertCacheArgs one_token(testing::Memory& memory, std::int64_t heads) {
+  InsertCacheArgs a;
+  a.num_tokens = 1;
+  a.k = memory.dense(DType::bf16, {1, heads, 128});
+  a.v = memory.dense(DType::bf16, {1, heads, 128});
+  a.slot_mapping = memory.i64({3}, {1});
+  return a;
+}
+
 TEST(Validation, KAndVOfOnePackedRowDoNotCountAsOverlapping) {
   testing::Memory memory;
   const Tensor packed = memory.dense(DType::bf16, {4, 2, 128, 256});
-  InsertCacheArgs a;
-  a.num_tokens = 1;
-  a.k = memory.dense(DType::bf16, {1, 2, 128});
-  a.v = memory.dense(DType::bf16, {1, 2, 128});
-  a.slot_mapping = memory.i64({3}, {1});
+  InsertCacheArgs a = one_token(memory, 2);
   a.kv_cache = KVCache(packed.narrow(3, 0, 128), packed.narrow(3, 128, 128));
   EXPECT_NO_THROW(insert_cache(a));
   a.kv_cache = KVCache(packed.narrow(3, 0, 128), packed.narrow(3, 127, 128));
@@ -909,11 +904,7 @@ TEST(Validation, KAndVOfOnePackedRowDoNotCountAsOverlapping) {
 TEST(Validation, TheStrideOfAnExtentOfOneDoesNotMakeViewsOverlap) {
   testing::Memory memory;
   const Tensor packed = memory.dense(DType::bf16, {4, 1, 128, 256});
-  InsertCacheArgs a;
-  a.num_tokens = 1;
-  a.k = memory.dense(DType::bf16, {1, 1, 128});
-  a.v = memory.dense(DType::bf16, {1, 1, 128});
-  a.slot_mapping = memory.i64({3}, {1});
+  InsertCacheArgs a = one_token(memory, 1);
   for (const std::int64_t stride : {std::int64_t{0}, std::int64_t{1}, std::int64_t{1} << 40}) {
     Tensor k = packed.narrow(3, 0, 128), v = packed.narrow(3, 128, 128);
     k.stride[1] = stride;
@@ -921,7 +912,7 @@ TEST(Validation, TheStrideOfAnExtentOfOneDoesNotMakeViewsOverlap) {
     a.kv_cache = KVCache(k, v);
     EXPECT_NO_THROW(insert_cache(a)) << stride;
     a.kv_cache = KVCache(k, packed.narrow(3, 127, 128));
-    EXPECT_THAT(refusal([&] { insert_cache(a); }), HasSubstr("shares memory with")) << stride;
+    EXPECT_THAT(error_of([&] { insert_cache(a); }), HasSubstr("shares memory with")) << stride;
   }
 }
 
