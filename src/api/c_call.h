@@ -53,7 +53,10 @@ msa_status call_workspace_size(const char* op, const Given* given, std::size_t* 
   return guarded([&] {
     Reader reader(op);
     const auto args = convert(reader, given, "args");
-    if (bytes == nullptr) reader.fail("bytes", "is null");
+    if (bytes == nullptr) {
+      reader.fail("bytes", "is null");
+      reader.refuse();
+    }
     reader.done();
     *bytes = workspace_size(args);
   });

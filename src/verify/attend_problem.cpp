@@ -215,17 +215,13 @@ void AttendProblem::place_pages() {
 
 void AttendProblem::fill_table(Poison poison) {
   const std::int64_t world = spec_.shard.world;
-  const std::int64_t columns = std::max<std::int64_t>(
-      (blocks_of(spec_.batch.max_keys()) + world - 1) / world + spec_.batch.spare_columns, 0);
+  const std::int64_t columns =
+      spec_.batch.table_columns((blocks_of(spec_.batch.max_keys()) + world - 1) / world);
   batch_ = BatchArrays(target_, spec_.batch, columns, poison);
   for (std::int64_t r = 0; r < spec_.batch.num_requests(); ++r) {
     const Request& request = spec_.batch.request(r);
+    const std::int64_t room = spec_.batch.table_room(r, columns);
     for (std::int64_t b = spec_.shard.rank; b < blocks_of(request.keys); b += world) {
-      // Between two rows of a table too narrow for the request lie the pages that it leaves out: a
-      // call that looked past the width would find them and use them. A table without columns has
-      // no room between its rows.
-      const bool padded = columns > 0 && r + 1 < spec_.batch.num_requests();
-      const std::int64_t room = columns + (padded ? spec_.batch.table_pad : 0);
       if (b / world >= room) break;
       const auto page = pages_.find({request.content, b});
       std::int32_t& cell = i32(batch_.table(), r, b / world);

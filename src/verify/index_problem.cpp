@@ -100,19 +100,14 @@ void IndexProblem::place_pages() {
 }
 
 void IndexProblem::fill_table(Poison poison) {
-  const std::int64_t columns =
-      std::max<std::int64_t>(blocks_of(spec_.batch.max_keys()) + spec_.batch.spare_columns, 0);
+  const std::int64_t columns = spec_.batch.table_columns(blocks_of(spec_.batch.max_keys()));
   batch_ = BatchArrays(target_, spec_.batch, columns, poison);
   for (std::int64_t r = 0; r < spec_.batch.num_requests(); ++r) {
     const Request& request = spec_.batch.request(r);
-    // Between two rows of a table too narrow for the request lie the pages that it leaves out: a
-    // call that looked past the width would find them and use them. A table without columns has no
-    // room between its rows.
-    const std::int64_t room =
-        columns > 0 && r + 1 < spec_.batch.num_requests()
-            ? std::clamp(blocks_of(request.keys), columns, columns + spec_.batch.table_pad)
-            : columns;
-    for (std::int64_t b = 0; b < room; ++b) {
+    // All cells of the row, and beyond it those of the request's own pages.
+    const std::int64_t filled =
+        std::max(columns, std::min(blocks_of(request.keys), spec_.batch.table_room(r, columns)));
+    for (std::int64_t b = 0; b < filled; ++b) {
       std::int32_t& cell = i32(batch_.table(), r, b);
       if (b >= blocks_of(request.keys)) {
         if (b % 2 == 0) cell = static_cast<std::int32_t>(poison_page_);  // a stale entry

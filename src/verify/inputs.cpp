@@ -120,6 +120,15 @@ std::int64_t BatchSpec::max_keys() const {
   return n;
 }
 
+std::int64_t BatchSpec::table_columns(std::int64_t blocks) const {
+  return std::max<std::int64_t>(blocks + spare_columns, 0);
+}
+
+std::int64_t BatchSpec::table_room(std::int64_t request, std::int64_t columns) const {
+  const bool padded = columns > 0 && request + 1 < num_requests();
+  return columns + (padded ? table_pad : 0);
+}
+
 std::vector<TokenRow> token_rows(const BatchSpec& spec) {
   std::vector<TokenRow> rows;
   for (std::int64_t r = 0; r < spec.num_requests(); ++r) {

@@ -71,6 +71,12 @@ struct BatchSpec {
   }
   std::int64_t tokens() const;
   std::int64_t max_keys() const;
+  /// Columns of the block table for requests of at most `blocks` blocks; none below 0.
+  std::int64_t table_columns(std::int64_t blocks) const;
+  /// Cells from a request's first that may be filled. Between two rows of a table too narrow for
+  /// the request lie the pages that it leaves out: a call that looked past the width would find
+  /// them and use them. A table without columns has no room between its rows.
+  std::int64_t table_room(std::int64_t request, std::int64_t columns) const;
 };
 
 /// What one token row stands for.

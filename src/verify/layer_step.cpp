@@ -76,7 +76,7 @@ StepProblem::StepProblem(const Target& target, const StepSpec& spec, Poison pois
   for (std::int64_t r = 0; r < spec.batch.num_requests(); ++r) {
     pages_ += blocks_of(spec.batch.request(r).keys);
   }
-  const std::int64_t columns = blocks_of(spec.batch.max_keys()) + spec.batch.spare_columns;
+  const std::int64_t columns = spec.batch.table_columns(blocks_of(spec.batch.max_keys()));
   const std::int64_t rows = spec.batch.tokens() + 2;  // two that no call owns
   const std::int64_t width = (spec.hq + 3 * spec.hkv + 1) * head_dim;
   main_ = BatchArrays(target, spec.batch, columns, poison);

@@ -57,6 +57,9 @@ double round_step(double span) {
   return power * (share >= 5 ? 5 : share >= 2 ? 2 : 1);
 }
 
+/// Steps of an axis of `steps` of them; what rounding took from the last one does not lose it.
+int whole_steps(double steps) { return static_cast<int>(steps + 0.001); }
+
 /// 1500000 → "1.5M".
 std::string short_number(double x) {
   if (x >= 1e6) return fmt::format("{:.3g}M", x / 1e6);
@@ -143,14 +146,17 @@ class Panel {
   void axes(const std::string& heading, const std::function<std::string(double)>& label) const {
     svg_.text(left, top_ - 12, "head", heading);
     if (logarithmic_) {
-      for (double v = low_; v <= high_ * 1.001; v *= 10) tick_y(v, label);
+      const int decades = whole_steps(std::log10(high_ / low_));
+      for (int i = 0; i <= decades; ++i) tick_y(low_ * std::pow(10, i), label);
     } else {
       const double step = round_step(high_ - low_);
-      for (double v = low_; v <= high_ * 1.001; v += step) tick_y(v, label);
+      const int steps = whole_steps((high_ - low_) / step);
+      for (int i = 0; i <= steps; ++i) tick_y(low_ + i * step, label);
     }
     const double step = round_step(seconds_);
-    for (double s = 0; s <= seconds_ * 1.001; s += step) {
-      svg_.text(x(s), top_ + panel_height + 16, "tickx", fmt::format("{:.3g} s", s));
+    const int steps = whole_steps(seconds_ / step);
+    for (int i = 0; i <= steps; ++i) {
+      svg_.text(x(i * step), top_ + panel_height + 16, "tickx", fmt::format("{:.3g} s", i * step));
     }
     svg_.rule(left, top_ + panel_height, width - right, top_ + panel_height, "axis");
   }
