@@ -2,19 +2,16 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <exception>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "cli/io/generate.h"
 #include "cuda/common/launch.h"
+#include "device.h"
 #include "graph_timer.h"
 #include "inputs.h"
 #include "msa/msa.h"
@@ -36,36 +33,9 @@ namespace msa::bench {
 namespace {
 
 using cuda::check;
-using Json = nlohmann::json;
-using Clock = std::chrono::steady_clock;
 
 constexpr int calls_of_a_graph = 20;
 constexpr int replays = 11;
-constexpr int eager_calls = 101;
-constexpr Device device{DeviceType::cuda, 0};
-
-/// Device memory.
-class Memory {
- public:
-  explicit Memory(std::size_t bytes) : bytes_(bytes) {
-    check(cudaMalloc(&data_, std::max<std::size_t>(bytes, 16)), "bench", "cudaMalloc");
-  }
-  template <class T>
-  explicit Memory(const std::vector<T>& values) : Memory(values.size() * sizeof(T)) {
-    check(cudaMemcpy(data_, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice),
-          "bench", "cudaMemcpy");
-  }
-  Memory(Memory&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
-  Memory& operator=(Memory&&) = delete;
-  ~Memory() { cudaFree(data_); }
-  void* data() const { return data_; }
-  std::size_t bytes() const { return bytes_; }
-
- private:
-  void* data_ = nullptr;
-  std::size_t bytes_;
-};
 
 /// The larger pool where the device has room for it beside the rest.
 std::size_t largest_pool() {
@@ -76,16 +46,6 @@ std::size_t largest_pool() {
   if (free >= large + rest) return large;
   std::printf("no room for a pool of 64 GB: its cells are left out\n");
   return pool_bytes(Variant::usual);
-}
-
-void fill_pool(const Memory& pool, DType type) {
-  constexpr std::size_t chunk = std::size_t{64} << 20;
-  const Memory values(random_values(type, chunk / 2, 1));
-  for (std::size_t at = 0; at < pool.bytes(); at += chunk) {
-    check(cudaMemcpy(static_cast<char*>(pool.data()) + at, values.data(), chunk,
-                     cudaMemcpyDeviceToDevice),
-          "bench", "cudaMemcpy");
-  }
 }
 
 /// Calls of one shape, each on pages of its own.
@@ -139,44 +99,6 @@ class Calls {
   std::vector<Memory> tables_;
   AttendArgs args_;
 };
-
-/// Microseconds until an eager call returns when nothing else is queued.
-double host_time(cudaStream_t stream, Calls& calls) {
-  std::vector<double> times;
-  for (int i = 0; i < eager_calls; ++i) {
-    check(cudaStreamSynchronize(stream), "bench", "cudaStreamSynchronize");
-    const Clock::time_point begin = Clock::now();
-    calls(i % calls_of_a_graph);
-    times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
-  }
-  check(cudaStreamSynchronize(stream), "bench", "cudaStreamSynchronize");
-  std::nth_element(times.begin(), times.begin() + eager_calls / 2, times.end());
-  return times[eager_calls / 2];
-}
-
-Json measure_rates(const Memory& pool, cudaStream_t stream) {
-  Json rates;
-  constexpr std::size_t copied = std::size_t{2} << 30;
-  char* bytes = static_cast<char*>(pool.data());
-  const GraphTime copy = time_graph(stream, 3, replays, Edges::full, [&](int i) {
-    launch_copy(bytes + (i % 2 + 3) * copied, bytes + i % 3 * copied, copied, stream);
-  });
-  rates["copy_tbps"] = 2e-6 * static_cast<double>(copied) / copy.median;
-  for (const int kb : {64, 32, 16}) {
-    const Gather gather(pool.data(), pool_bytes(Variant::usual),
-                        static_cast<std::size_t>(kb) * 1024, (std::int64_t{2} << 30) / (kb * 1024));
-    const GraphTime time = time_graph(stream, 3, replays, Edges::full, [&](int i) {
-      gather.launch(static_cast<std::uint32_t>(i + 1), stream);
-    });
-    rates["gather_" + std::to_string(kb) + "k_tbps"] =
-        1e-6 * static_cast<double>(gather.bytes()) / time.median;
-  }
-  const MatmulLoop matmul;
-  const GraphTime time =
-      time_graph(stream, 3, replays, Edges::full, [&](int) { matmul.launch(stream); });
-  rates["matmul_bf16_tflops"] = 1e-6 * matmul.flops() / time.median;
-  return rates;
-}
 
 /// The gather rate of tiles of the shape's size, TB/s.
 double gather_rate(const Json& rates, const Shape& s) {
@@ -232,17 +154,11 @@ Json measure(const Shape& s, const RealSelection* real, const Memory& pool, cons
   cell["fastest_us"] = alone.fastest;
   cell["slowest_us"] = alone.slowest;
   cell["chain_us"] = chain.median;
-  cell["host_us"] = host_time(stream, calls);
+  cell["host_us"] = host_time(stream, [&](int i) { calls(i % calls_of_a_graph); });
   cell["percent_of_gather"] = 1e-4 * work.bytes / alone.median / gather_rate(rates, s);
   cell["backend"] = last_backend();
   print(s, cell, alone);
   return cell;
-}
-
-void write(const Json& report, const std::string& path) {
-  std::ofstream file(path);
-  file << report.dump(1) << "\n";
-  if (!file.flush()) throw Error(ErrorCode::io, path + ": cannot be written");
 }
 
 void run(const RealSelection* real, const std::string& file) {
@@ -263,12 +179,6 @@ void run(const RealSelection* real, const std::string& file) {
     }
   }
   if (!file.empty()) write(report, file);
-}
-
-std::string hex(std::uint64_t checksum) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(checksum));
-  return text;
 }
 
 /// What every cell computes on, for a comparison with another program's inputs.

@@ -47,6 +47,33 @@ class Hashes(unittest.TestCase):
         self.assertIn("unknown part 'nothing'; known: conformance", text)
 
 
+class Builds(Scratch):
+    """Of a build tree that knows one binary."""
+
+    def setUp(self):
+        super().setUp()
+        (self.folder / "build.ninja").write_text(
+            "rule copy\n  command = cp $in $out && chmod +x $out\n"
+            f"build source.o: copy {TOOL}\nbuild tests/conformance/conformance_test: copy source.o\n")
+
+    def binary(self, path):
+        (self.folder / path).parent.mkdir(parents=True)
+        script(self.folder / path, "")
+
+    def test_a_binary_that_the_build_does_not_make_is_refused(self):
+        self.binary("bench/gpu/decode_bench")
+        for command in (("hash", self.folder, "decode"), ("stage", self.folder, self.folder / "stage", "decode")):
+            code, text = run(TOOL, *command)
+            self.assertEqual(code, 1)
+            self.assertIn("does not build bench/gpu/decode_bench", text)
+
+    def test_an_old_binary_is_built_again(self):
+        self.binary("tests/conformance/conformance_test")
+        code, _ = run(TOOL, "hash", self.folder, "conformance")
+        self.assertEqual(code, 0)
+        self.assertEqual((self.folder / "tests/conformance/conformance_test").read_bytes(), TOOL.read_bytes())
+
+
 class Building(Scratch):
     def setUp(self):
         super().setUp()

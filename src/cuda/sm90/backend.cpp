@@ -6,6 +6,7 @@
 #include "cuda/common/read_back.h"
 #include "cuda/portable/operators.h"
 #include "cuda/sm90/decode/decode.h"
+#include "cuda/sm90/prefill/prefill.h"
 
 namespace msa::cuda {
 namespace {
@@ -44,7 +45,7 @@ class Sm90Backend final : public Backend {
     if (capability(a.q.device.index) != hopper) {
       return {"the tensors' device has no compute capability 9.0"};
     }
-    return sm90::decode::reasons(a);
+    return a.batch.num_decodes > 0 ? sm90::decode::reasons(a) : sm90::prefill::reasons(a);
   }
   Reasons supports(const IndexArgs&) const override { return no_kernel(); }
   Reasons supports(const IndexScoresArgs&) const override { return no_kernel(); }
@@ -59,13 +60,16 @@ class Sm90Backend final : public Backend {
   std::size_t workspace_size(const IndexScoresArgs&) const override { return 0; }
   std::size_t workspace_size(const SelectArgs&) const override { return 0; }
 
-  /// The batch's decode rows by the decode kernel, its prefill rows by the portable one.
+  /// The batch's decode rows, then its prefill rows; those of a mixed batch by the portable kernel
+  /// where the prefill kernel does not serve them.
   void run(const AttendArgs& a) const override {
     const Range range("attend");
     const DeviceGuard guard("attend", a.q.device.index);
-    sm90::decode::attend(a);
+    if (a.batch.num_decodes > 0) sm90::decode::attend(a);
     if (a.batch.num_actual_tokens > a.batch.num_decode_tokens()) {
-      portable::attend(prefill_part(a));
+      const AttendArgs prefill = prefill_part(a);
+      const bool served = sm90::prefill::reasons(prefill).empty();
+      served ? sm90::prefill::attend(prefill) : portable::attend(prefill);
     }
     settle("attend", a.q.device, a.stream);
   }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cuda/sm90/common/block_list.h"
 #include "cuda/sm90/decode/plan.h"
 #include "msa/types.h"
 
@@ -39,11 +40,6 @@ inline constexpr std::size_t shared_bytes = 228 * 1024 / ctas_per_sm - 1024;
 inline constexpr std::size_t slot_bytes = page_size * 128;
 inline constexpr int max_slots = 8;
 
-/// What the rows of an item chose: the distinct valid blocks, ascending.
-struct ListView {
-  std::int32_t* id;    // [capacity]
-  std::int32_t* rows;  // [capacity] bit r: row r chose the block
-};
 /// Lists and queries are ready one item ahead of the products.
 inline constexpr int items_ahead = 2;
 
@@ -94,9 +90,6 @@ struct Shared {
   std::int32_t list_length[items_ahead];
   std::int32_t seq_len[items_ahead];
 };
-
-/// Bits that sort the blocks of a request, 1,024 (131,072 tokens) at a time.
-inline constexpr int bitmap_words = 32;
 
 /// Bytes of the lists: ids and rows of each, and what they are made with.
 MSA_HOST_DEVICE constexpr std::size_t list_bytes(int capacity) {

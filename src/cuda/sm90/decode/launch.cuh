@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <mutex>
 
 #include "cuda/common/launch.h"
+#include "cuda/sm90/common/devices.h"
 #include "cuda/sm90/decode/kernel.cuh"
 #include "cuda/sm90/decode/launch.h"
 
@@ -54,10 +54,8 @@ Residency find_residency(int device) {
 /// Asked once for each device; also lets the kernel use its shared memory and clusters of 16.
 template <class Cache, int n>
 const Residency& residency(int device) {
-  static Residency of[max_devices];
-  static std::once_flag once[max_devices];
-  std::call_once(once[device], [&] { of[device] = find_residency<Cache, n>(device); });
-  return of[device];
+  static DeviceNotes<Residency> notes;
+  return notes.of(device, find_residency<Cache, n>);
 }
 
 template <class Cache, int n>

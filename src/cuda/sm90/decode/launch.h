@@ -11,9 +11,6 @@ namespace msa::cuda::sm90::decode {
 
 struct Params;
 
-/// Devices of a process that the launchers keep notes on.
-inline constexpr int max_devices = 64;
-
 void launch_bf16(Params& params, int device, Stream stream);
 void launch_f16(Params& params, int device, Stream stream);
 void launch_e4m3(Params& params, int device, Stream stream);

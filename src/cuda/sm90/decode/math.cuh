@@ -544,13 +544,14 @@ class Math {
 #pragma unroll
       for (int i = 0; i < columns; ++i) {
         const int at = 4 * (i / 2) + i % 2;
-        const uint2 bits = {pack_out(p_, o_[0][at], o_[0][at + 2]),
-                            pack_out(p_, o_[1][at], o_[1][at + 2])};
+        const uint2 bits = {pack_out(p_.out_is_f16, o_[0][at], o_[0][at + 2]),
+                            pack_out(p_.out_is_f16, o_[1][at], o_[1][at + 2])};
         *reinterpret_cast<uint2*>(s_.weights +
                                   operand_offset<n>(column(i / 2) + i % 2, element(0, 0))) = bits;
       }
     } else {
-      store_transposed([&](float first, float second) { return pack_out(p_, first, second); }, o_);
+      store_transposed(
+          [&](float first, float second) { return pack_out(p_.out_is_f16, first, second); }, o_);
     }
   }
 
@@ -562,15 +563,7 @@ class Math {
       const auto bits =
           *reinterpret_cast<const uint4*>(s_.weights + operand_offset<n>(column, first));
       const OutRow row(p_, item, s_.row[column], column);
-      if (p_.out_aligned) {
-        *reinterpret_cast<uint4*>(row.out + first) = bits;
-      } else {
-        const std::uint32_t words[] = {bits.x, bits.y, bits.z, bits.w};
-#pragma unroll
-        for (int e = 0; e < 8; ++e) {
-          row.out[first + e] = static_cast<std::uint16_t>(words[e / 2] >> e % 2 * 16);
-        }
-      }
+      store_eight(row.out + first, bits, p_.out_aligned);
       if (first == 0) row.write_lse(p_, s_.stats[column]);
     }
   }

@@ -1,51 +1,19 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cuda.h>
-
 #include <cstdint>
 
-#include "cuda/common/batch.cuh"
-#include "cuda/common/scale.cuh"
+#include "cuda/sm90/common/call.cuh"
 #include "cuda/sm90/decode/plan.h"
-#include "msa/attend.h"
 
 /// \file
 /// What the decode kernel is launched with.
 
 namespace msa::cuda::sm90::decode {
 
-struct Params {
-  CUtensorMap k, v;  // boxes of 128 tokens by 128 bytes
-
-  const std::uint16_t* q;  // [T, Hq, 128] bf16|f16
-  std::int64_t q_token, q_head;
-  bool q_is_f16;
-  bool q_aligned;  // rows start at multiples of 16 bytes
-
-  const std::int32_t* selection;  // [T, Hs, topk]
-  std::int64_t selection_token, selection_list, selection_slot;
-  int topk;
-  int slot_factor;  // row of an id by row_of(), see plan.h
-  BatchView batch;
-  std::int64_t pages;
-
-  std::uint16_t* out;  // [T, Hq, 128] bf16|f16
-  std::int64_t out_token, out_head;
-  bool out_is_f16;
-  bool out_aligned;  // rows start at multiples of 16 bytes
-  float* lse;        // [T, Hq] or null
-  std::int64_t lse_token, lse_head;
-
-  float softmax_scale;
-  ScaleView k_scale, v_scale;
-  bool causal;
-  int rank, world;
-
+struct Params : Call {
   int m;           // query tokens of a request
-  int group;       // G
   int row_factor;  // see plan.h
-  int kv_heads;
   int rows;        // of an item
   int row_groups;  // items of a request and head
   Divisor by_kv_heads, by_row_groups;

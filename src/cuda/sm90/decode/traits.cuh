@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "cuda/common/ptx/wgmma.cuh"
+#include "cuda/sm90/common/row_out.cuh"
 #include "msa/types.h"
 
 /// \file
@@ -50,17 +51,5 @@ struct E5m2Cache : NarrowCache {
     high = __byte_perm(bytes, 0, 0x3424);
   }
 };
-
-/// Two numbers of the product type, each rounded once: `first` in the low half.
-template <ptx::Operand type>
-__device__ inline std::uint32_t pack(float first, float second) {
-  std::uint32_t bits;
-  if constexpr (type == ptx::Operand::bf16) {
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(second), "f"(first));
-  } else {
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(second), "f"(first));
-  }
-  return bits;
-}
 
 }  // namespace msa::cuda::sm90::decode

@@ -20,38 +20,13 @@ struct OutRow {
   }
   __device__ void write_lse(const Params& p, const Stats& stats) const {
     if (p.lse == nullptr) return;
-    const float log2_sum = stats.y == 0 ? -INFINITY : __fadd_rn(stats.x, log2_fast(stats.y));
-    p.lse[token * p.lse_token + head * p.lse_head] =
-        __fmul_rn(log2_sum, 0.69314718055994530942f);  // ln 2
+    p.lse[token * p.lse_token + head * p.lse_head] = lse_of(stats);
   }
 
   std::int64_t token;
   int head;
   std::uint16_t* out;
 };
-
-/// O / sum · v_scale; 0 without a key.
-struct Normalize {
-  __device__ Normalize(const Stats& stats, float v_scale)
-      : empty(stats.y == 0), inverse(reciprocal_fast(stats.y)), v_scale(v_scale) {}
-  /// Adding 0 leaves one sign of zero.
-  __device__ float operator()(float o) const {
-    return empty ? 0.0f : __fadd_rn(__fmul_rn(__fmul_rn(o, inverse), v_scale), 0.0f);
-  }
-
-  bool empty;
-  float inverse, v_scale;
-};
-
-/// Two elements of out, `first` in the low half. P is rounded and its sum is not, so that the
-/// quotient may pass the largest V by a little; out's type may end there.
-__device__ inline std::uint32_t pack_out(const Params& p, float first, float second) {
-  const float most = largest_of(p.out_is_f16);
-  first = clamp_to_largest(first, most);
-  second = clamp_to_largest(second, most);
-  return p.out_is_f16 ? pack<ptx::Operand::f16>(first, second)
-                      : pack<ptx::Operand::bf16>(first, second);
-}
 
 /// `count` results of one column, folded in order by a warp: each lane has four elements of O and
 /// one of the 32 parts of the sum.
@@ -108,16 +83,16 @@ __device__ inline void write_column(const Params& p, const OutRow& row, int lane
   const float x[2][2] = {{normalize(o.x), normalize(o.y)}, {normalize(o.z), normalize(o.w)}};
   const int w = lane / 8, g = lane % 8;
   if constexpr (Cache::widens) {
-    store_pair(p, row.out + Cache::element(w, g, 0, 0), pack_out(p, x[0][0], x[0][1]));
-    store_pair(p, row.out + Cache::element(w, g, 1, 0), pack_out(p, x[1][0], x[1][1]));
+    store_pair(p, row.out + Cache::element(w, g, 0, 0), pack_out(p.out_is_f16, x[0][0], x[0][1]));
+    store_pair(p, row.out + Cache::element(w, g, 1, 0), pack_out(p.out_is_f16, x[1][0], x[1][1]));
   } else {
     // Neighbours in a row are g's: an even g takes the pairs of tile 0, the next one those of 1.
     const int odd = g % 2;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float other = __shfl_xor_sync(0xffffffffu, odd == 1 ? x[0][half] : x[1][half], 1);
-      const std::uint32_t bits =
-          odd == 1 ? pack_out(p, other, x[1][half]) : pack_out(p, x[0][half], other);
+      const std::uint32_t bits = odd == 1 ? pack_out(p.out_is_f16, other, x[1][half])
+                                          : pack_out(p.out_is_f16, x[0][half], other);
       store_pair(p, row.out + Cache::element(w, g - odd, odd, half), bits);
     }
   }

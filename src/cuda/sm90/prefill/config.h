@@ -1,0 +1,103 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/sm90/common/block_list.h"
+#include "cuda/sm90/prefill/plan.h"
+#include "msa/types.h"
+
+/// \file
+/// Sizes of the prefill kernel: threads, and who owns which byte of shared memory.
+
+namespace msa::cuda::sm90::prefill {
+
+inline constexpr int warpgroup = 128;
+/// Two warpgroups compute, each 64 rows of the tile.
+inline constexpr int math_groups = 2;
+inline constexpr int math_warps = math_groups * warpgroup / 32;
+inline constexpr int math_threads = math_groups * warpgroup;
+/// And one works ahead: a warp fetches, a warp makes lists.
+inline constexpr int threads = math_threads + warpgroup;
+/// Registers of a thread: O, S and P are 160 of them.
+inline constexpr int math_registers = 232;
+inline constexpr int ahead_registers = 40;
+static_assert(math_threads * math_registers + warpgroup * ahead_registers <= 65536,
+              "the SM's register file");
+
+/// What a CTA may have, one a SM.
+inline constexpr std::size_t shared_bytes = 227 * 1024;
+
+/// A box of the copy engine: 128 tokens by 128 bytes. A slot of the ring holds K or V of a page,
+/// two boxes of 16-bit elements.
+inline constexpr std::size_t box_bytes = page_size * 128;
+inline constexpr std::size_t slot_bytes = 2 * box_bytes;
+/// Two pages and a half: with two of them the warpgroups wait for pages (+8 % of time).
+inline constexpr int slots = 5;
+/// A page whose V is still needed keeps the ring from reaching pages further ahead than this.
+inline constexpr int pages_ahead = slots / 2;
+
+/// Bytes of 64 rows of Q, later of out.
+inline constexpr std::size_t query_bytes = half_rows * head_dim * 2;
+
+/// Lists are made one tile ahead.
+inline constexpr int tiles_ahead = 2;
+
+/// Named barriers of the CTA (0 is __syncthreads').
+namespace barriers {
+inline constexpr int own = 1;   // + warpgroup: all of it is here
+inline constexpr int turn = 3;  // + warpgroup: its turn, see Math::await_turn
+}  // namespace barriers
+
+/// A tile, and how long its list is.
+struct Tile {
+  std::int64_t first_token;  // of the call's prefill tokens
+  std::int32_t request, head;
+  std::int32_t rows;      // its tokens; 0 ends the CTA's work
+  std::int32_t seq_len;   // of its request; 0: it has none
+  std::int32_t position;  // of the first token, in the request
+  std::int32_t length;    // of the list
+
+  /// Keys that token `row` sees, of a request of `keys` keys.
+  template <class Params>
+  MSA_HOST_DEVICE std::int32_t visible(const Params& p, std::int32_t keys, int row) const {
+    if (!p.causal) return keys;
+    const std::int64_t seen = std::int64_t{position} + row + 1;
+    return static_cast<std::int32_t>(seen < 0 ? 0 : seen < keys ? seen : keys);
+  }
+};
+
+/// The list of a tile: its distinct valid blocks, ascending.
+struct TileList {
+  ListView blocks;
+  std::int32_t* page;  // [capacity]
+};
+
+/// Shared memory outside the ring.
+struct Shared {
+  /// Of each warpgroup: [64][128] of 16 bits as two halves [64][64] of 128-byte rows, swizzled.
+  /// The rows of out are collected in their place.
+  alignas(1024) unsigned char queries[math_groups][query_bytes];
+  float factor[tile_rows];  // of a row's logits, base 2; not negative
+  alignas(16) Tile tile[tiles_ahead];
+
+  alignas(8) std::uint64_t slot_full[slots];  // K or V is here, what nobody sees of V cleared
+  std::uint64_t slot_free[slots];             // the math warps are done with it
+  std::uint64_t list_full[tiles_ahead];       // the tile and its list are complete
+  std::uint64_t tile_free[tiles_ahead];       // nobody needs any of it any more
+  std::uint64_t arrived;                      // V of a page that is not seen to its end
+};
+
+/// Bytes of the lists: three arrays each, and what they are made with.
+MSA_HOST_DEVICE constexpr std::size_t list_bytes(int capacity) {
+  return (static_cast<std::size_t>(capacity) * (3 * tiles_ahead + 2) + 2 * bitmap_words) *
+         sizeof(std::int32_t);
+}
+
+MSA_HOST_DEVICE constexpr std::size_t dynamic_bytes(int capacity) {
+  return slots * slot_bytes + sizeof(Shared) + list_bytes(capacity);
+}
+static_assert(dynamic_bytes(max_ids) <= shared_bytes, "the longest lists fit");
+
+}  // namespace msa::cuda::sm90::prefill

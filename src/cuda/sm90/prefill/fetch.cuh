@@ -1,0 +1,77 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "cuda/sm90/prefill/tile.cuh"
+
+/// \file
+/// The warp that keeps the ring full: K and V of each page of the tiles, in turn.
+
+namespace msa::cuda::sm90::prefill {
+
+class Fetch {
+ public:
+  __device__ Fetch(const Params& p, const Cta& cta) : p_(p), cta_(cta) {}
+
+  __device__ void run() {
+    for (TileTurn turn;; turn.advance()) {
+      ptx::wait(cta_.shared.list_full[turn.index], turn.parity);
+      const Tile& tile = cta_.shared.tile[turn.index];
+      if (tile.rows == 0) return;
+      const TileList list = cta_.list(turn.index);
+      const std::int32_t seen = tile.visible(p_, tile.seq_len, tile.rows - 1);
+      for (int i = 0; i < tile.length; ++i) {
+        fetch(p_.k, tile.head, list.page[i]);
+        fetch_values(tile.head, list.page[i], seen - list.blocks.id[i] * page_size);
+      }
+      ptx::arrive(cta_.shared.tile_free[turn.index]);
+    }
+  }
+
+ private:
+  __device__ void fetch(const CUtensorMap& map, int head, std::int32_t page) {
+    copy(map, head, page, cta_.shared.slot_full[place_.slot]);
+    place_.advance(slots, 1);
+  }
+
+  /// V, of which the tile sees `keys` keys. The rest may hold anything, and 0 · NaN is NaN.
+  __device__ void fetch_values(int head, std::int32_t page, int keys) {
+    if (keys >= page_size) return fetch(p_.v, head, page);
+    copy(p_.v, head, page, cta_.shared.arrived);
+    ptx::wait(cta_.shared.arrived, arrived_parity_);
+    arrived_parity_ ^= 1;
+    const int lane = static_cast<int>(threadIdx.x) % warp_size;
+    for (int i = keys * 8 + lane; i < page_size * 8; i += warp_size) {
+      auto* chunk = reinterpret_cast<uint4*>(cta_.slot(place_)) + i;
+      chunk[0] = chunk[box_bytes / sizeof(uint4)] = {0, 0, 0, 0};
+    }
+    ptx::fence_async_proxy();
+    __syncwarp();
+    if (lane == 0) ptx::arrive(cta_.shared.slot_full[place_.slot]);
+    __syncwarp();
+    place_.advance(slots, 1);
+  }
+
+  /// Both boxes into the place's slot; `full` counts them.
+  __device__ void copy(const CUtensorMap& map, int head, std::int32_t page,
+                       std::uint64_t& full) const {
+    ptx::wait(cta_.shared.slot_free[place_.slot], place_.parity ^ 1);
+    __syncwarp();
+    if (ptx::elect()) {
+      ptx::arrive_expecting(full, slot_bytes);
+#pragma unroll
+      for (int box = 0; box < 2; ++box) {
+        const std::int32_t corner[] = {box * (head_dim / 2), 0, head, page};
+        ::cuda::ptx::cp_async_bulk_tensor(::cuda::ptx::space_cluster, ::cuda::ptx::space_global,
+                                          cta_.slot(place_) + box * box_bytes, &map, corner, &full);
+      }
+    }
+    __syncwarp();
+  }
+
+  const Params& p_;
+  const Cta& cta_;
+  ptx::RingPlace place_;
+  std::uint32_t arrived_parity_ = 0;
+};
+
+}  // namespace msa::cuda::sm90::prefill

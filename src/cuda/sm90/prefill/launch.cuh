@@ -1,0 +1,45 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+
+#include "cuda/common/launch.h"
+#include "cuda/sm90/common/devices.h"
+#include "cuda/sm90/prefill/kernel.cuh"
+#include "cuda/sm90/prefill/launch.h"
+
+/// \file
+/// Host side of the prefill kernel for one cache type.
+
+namespace msa::cuda::sm90::prefill {
+
+/// Lets the kernel use its shared memory; returns the device's SMs.
+template <ptx::Operand product>
+int prepare(int device) {
+  check(cudaFuncSetAttribute(prefill_kernel<product>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(shared_bytes)),
+        "attend", "cudaFuncSetAttribute");
+  int sms = 0;
+  check(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device), "attend",
+        "cudaDeviceGetAttribute");
+  return sms;
+}
+
+template <ptx::Operand product>
+void launch_product(const Params& p, int device, Stream stream) {
+  static DeviceNotes<int> sms;
+  const int ctas = sms.of(device, prepare<product>);
+  cudaLaunchAttribute attribute;
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(std::min<std::int64_t>(p.items, ctas)));
+  config.blockDim = dim3(threads);
+  config.dynamicSmemBytes = dynamic_bytes(p.capacity);
+  config.stream = static_cast<cudaStream_t>(stream.handle);
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  check(cudaLaunchKernelEx(&config, prefill_kernel<product>, p), "attend", "launch");
+}
+
+}  // namespace msa::cuda::sm90::prefill

@@ -1,0 +1,17 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "api/backend.h"
+
+/// \file
+/// attend for prefill rows on SM90: see README.md.
+
+namespace msa::cuda::sm90::prefill {
+
+/// Why the kernel does not serve the call.
+Reasons reasons(const AttendArgs& args);
+
+/// Computes the rows of a batch without decode requests. Only launches.
+void attend(const AttendArgs& args);
+
+}  // namespace msa::cuda::sm90::prefill
