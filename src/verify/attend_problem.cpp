@@ -92,11 +92,11 @@ std::vector<std::int32_t> draw(Ids style, Rng& rng, std::int64_t position, std::
   return ids;
 }
 
-/// The target's, but for calls that the SM90 kernels leave to the portable ones: without decode
-/// requests and with an 8-bit cache, or with a cache that the copy engine cannot address.
+/// The target's, but for calls that the SM90 kernels leave to the portable ones: with a cache that
+/// the copy engine cannot address.
 std::string expected_backend(const Target& target, const AttendArgs& call) {
   if (target.backend != "sm90") return target.backend;
-  bool served = call.batch.num_decodes > 0 || size_of(call.kv_cache.shape_view().dtype) == 2;
+  bool served = true;
   for (const ConstTensor& half : {call.kv_cache.k_view(), call.kv_cache.v_view()}) {
     const auto size = static_cast<std::int64_t>(size_of(half.dtype));
     served = served && half.shape[0] > 0 && reinterpret_cast<std::uintptr_t>(half.data) % 16 == 0;

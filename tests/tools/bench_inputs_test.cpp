@@ -7,6 +7,9 @@
 #include <set>
 #include <string>
 
+#include "cli/io/generate.h"
+#include "prefill_inputs.h"
+
 namespace msa::bench {
 namespace {
 
@@ -85,6 +88,46 @@ TEST(BenchInputs, NoCellNeedsMorePagesThanItsPoolHas) {
                       .second);
     }
   }
+}
+
+TEST(BenchInputs, PrefillSelectionsAreThoseOfTheGrid) {
+  struct Known {
+    std::int64_t queries, context;
+    Locality locality;
+    std::uint64_t checksum;
+    double distinct_of_4, distinct_of_8;  // of the first head; rows have the mean
+  };
+  for (const Known& k : {Known{8192, 24576, Locality::high, 0x7910d87aee2cf8db, 17.3, 19.1},
+                         Known{8192, 122880, Locality::middle, 0x15162397919fb177, 20.5, 26.4},
+                         Known{2048, 122880, Locality::none, 0x2b30b8e0bbf89493, 59.6, 114.6}}) {
+    const PrefillShape shape{64, 4, k.queries, k.context, k.locality, DType::bf16};
+    const PrefillRows rows = prefill_inputs(shape, nullptr);
+    EXPECT_EQ(cli::ids_checksum(rows.ids), k.checksum) << text_of(shape);
+    EXPECT_NEAR(mean_distinct(shape, rows, 4), k.distinct_of_4, 0.3) << text_of(shape);
+    EXPECT_NEAR(mean_distinct(shape, rows, 8), k.distinct_of_8, 0.3) << text_of(shape);
+  }
+}
+
+TEST(BenchInputs, UsefulWorkEndsWithTheKeysThatATokenSees) {
+  const PrefillShape shape{64, 4, 2, 128, Locality::high, DType::bf16};
+  PrefillRows rows = prefill_inputs(shape, nullptr);
+  rows.ids.assign(rows.ids.size(), -1);
+  rows.ids[0] = 0;            // 128 keys of token 0
+  rows.ids[4 * 16] = 1;       // of token 1, at 129: two keys
+  rows.ids[4 * 16 + 1] = 20;  // behind it
+  EXPECT_EQ(useful_flops(shape, rows), 4.0 * 128 * 16 * (128 + 2));
+}
+
+TEST(BenchInputs, PrefillCellsHaveDifferentNames) {
+  std::set<std::string> names;
+  std::size_t cells = 0;
+  for (const DType kv : {DType::bf16, DType::e4m3, DType::f16, DType::e5m2}) {
+    for (const PrefillShape& shape : prefill_grid(kv)) {
+      names.insert(text_of(shape));
+      ++cells;
+    }
+  }
+  EXPECT_EQ(names.size(), cells);
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include "cuda/common/launch.h"
 #include "cuda/common/range.h"
 #include "cuda/common/read_back.h"
-#include "cuda/portable/operators.h"
+#include "cuda/sm90/common/reasons.h"
 #include "cuda/sm90/decode/decode.h"
 #include "cuda/sm90/prefill/prefill.h"
 
@@ -45,7 +45,7 @@ class Sm90Backend final : public Backend {
     if (capability(a.q.device.index) != hopper) {
       return {"the tensors' device has no compute capability 9.0"};
     }
-    return a.batch.num_decodes > 0 ? sm90::decode::reasons(a) : sm90::prefill::reasons(a);
+    return sm90::reasons(a);
   }
   Reasons supports(const IndexArgs&) const override { return no_kernel(); }
   Reasons supports(const IndexScoresArgs&) const override { return no_kernel(); }
@@ -60,16 +60,13 @@ class Sm90Backend final : public Backend {
   std::size_t workspace_size(const IndexScoresArgs&) const override { return 0; }
   std::size_t workspace_size(const SelectArgs&) const override { return 0; }
 
-  /// The batch's decode rows, then its prefill rows; those of a mixed batch by the portable kernel
-  /// where the prefill kernel does not serve them.
+  /// The batch's decode rows, then its prefill rows.
   void run(const AttendArgs& a) const override {
     const Range range("attend");
     const DeviceGuard guard("attend", a.q.device.index);
     if (a.batch.num_decodes > 0) sm90::decode::attend(a);
     if (a.batch.num_actual_tokens > a.batch.num_decode_tokens()) {
-      const AttendArgs prefill = prefill_part(a);
-      const bool served = sm90::prefill::reasons(prefill).empty();
-      served ? sm90::prefill::attend(prefill) : portable::attend(prefill);
+      sm90::prefill::attend(prefill_part(a));
     }
     settle("attend", a.q.device, a.stream);
   }

@@ -1,10 +1,12 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #include <string>
 
+#include "common/step.h"
 #include "cuda/common/tensor_map.h"
 #include "cuda/sm90/common/arithmetic.h"
 #include "cuda/sm90/common/call.cuh"
 #include "cuda/sm90/common/devices.h"
+#include "cuda/sm90/common/reasons.h"
 
 namespace msa::cuda::sm90 {
 namespace {
@@ -16,6 +18,10 @@ bool aligned_rows(const ConstTensor& t) {
     return t.shape[dimension] == 1 || t.stride[dimension] % 8 == 0;
   };
   return reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0 && aligned(0) && aligned(1);
+}
+
+HalfView half_view(const ConstTensor& t) {
+  return {t.ptr<char>(), step_bytes(t, 0), step_bytes(t, 1), step_bytes(t, 2)};
 }
 
 }  // namespace
@@ -39,6 +45,8 @@ void fill_call(Call& p, const AttendArgs& a) {
   p.slot_factor = row_factor(p.topk);
   p.batch = BatchView(a.batch);
   p.pages = cache.shape[0];
+  p.k_half = half_view(a.kv_cache.k_view());
+  p.v_half = half_view(a.kv_cache.v_view());
 
   p.out = a.out.ptr<std::uint16_t>();
   p.out_token = a.out.stride[0];
@@ -59,15 +67,13 @@ void fill_call(Call& p, const AttendArgs& a) {
   p.group = static_cast<int>(a.q.shape[1] / cache.shape[1]);
 }
 
-Reasons device_reasons(Device device) {
-  if (device.index < max_devices) return {};
-  return {"the sm90 kernels serve the first " + std::to_string(max_devices) + " devices"};
-}
-
-Reasons cache_reasons(const AttendArgs& args) {
+Reasons reasons(const AttendArgs& args) {
   Reasons all = tensor_map_reasons("K", args.kv_cache.k_view());
   const Reasons v = tensor_map_reasons("V", args.kv_cache.v_view());
   all.insert(all.end(), v.begin(), v.end());
+  if (args.q.device.index >= max_devices) {
+    all.push_back("the sm90 kernels serve the first " + std::to_string(max_devices) + " devices");
+  }
   return all;
 }
 

@@ -5,14 +5,20 @@
 
 #include <cstdint>
 
-#include "api/backend.h"
 #include "cuda/common/batch.cuh"
 #include "cuda/common/scale.cuh"
+#include "msa/attend.h"
 
 /// \file
 /// A call of attend as its kernels see it.
 
 namespace msa::cuda::sm90 {
+
+/// K or V in memory [pages, Hkv, 128, 128], strides in bytes.
+struct HalfView {
+  const char* data;
+  std::int64_t page, head, token;
+};
 
 struct Call {
   CUtensorMap k, v;  // boxes of 128 tokens by 128 bytes
@@ -28,6 +34,7 @@ struct Call {
   int slot_factor;  // row of an id by row_of(), see plan.h
   BatchView batch;
   std::int64_t pages;
+  HalfView k_half, v_half;
 
   std::uint16_t* out;  // [T, Hq, 128] bf16|f16
   std::int64_t out_token, out_head;
@@ -47,8 +54,5 @@ struct Call {
 
 /// Fills `call`; makes the tensor maps.
 void fill_call(Call& call, const AttendArgs& args);
-
-/// Why the copy engine cannot read the call's cache.
-Reasons cache_reasons(const AttendArgs& args);
 
 }  // namespace msa::cuda::sm90

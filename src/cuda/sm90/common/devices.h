@@ -3,17 +3,12 @@
 
 #include <mutex>
 
-#include "api/backend.h"
-
 /// \file
 /// What a process notes about each of its devices.
 
 namespace msa::cuda::sm90 {
 
 inline constexpr int max_devices = 64;
-
-/// Why no notes are kept on the device.
-Reasons device_reasons(Device device);
 
 /// Something that is found out once for each device.
 template <class T>

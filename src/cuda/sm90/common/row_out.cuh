@@ -24,6 +24,18 @@ __device__ inline std::uint32_t pack(float first, float second) {
   return bits;
 }
 
+/// Two packed numbers times 0: zeros, or NaN.
+template <ptx::Operand type>
+__device__ inline std::uint32_t times_zero(std::uint32_t two) {
+  std::uint32_t bits;
+  if constexpr (type == ptx::Operand::bf16) {
+    asm("fma.rn.bf16x2 %0, %1, %2, %2;" : "=r"(bits) : "r"(two), "r"(0));
+  } else {
+    asm("fma.rn.f16x2 %0, %1, %2, %2;" : "=r"(bits) : "r"(two), "r"(0));
+  }
+  return bits;
+}
+
 /// O / sum · v_scale; 0 without a key.
 struct Normalize {
   __device__ Normalize(const Stats& stats, float v_scale)

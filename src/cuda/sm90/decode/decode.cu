@@ -1,7 +1,6 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #include "cuda/sm90/decode/decode.h"
 
-#include "cuda/sm90/common/devices.h"
 #include "cuda/sm90/decode/config.h"
 #include "cuda/sm90/decode/launch.h"
 #include "cuda/sm90/decode/params.h"
@@ -26,11 +25,6 @@ Params make_params(const AttendArgs& a) {
 }
 
 }  // namespace
-
-Reasons reasons(const AttendArgs& args) {
-  const Reasons device = device_reasons(args.q.device);
-  return device.empty() ? cache_reasons(args) : device;
-}
 
 void attend(const AttendArgs& args) {
   Params params = make_params(args);

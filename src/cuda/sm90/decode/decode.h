@@ -8,9 +8,6 @@
 
 namespace msa::cuda::sm90::decode {
 
-/// Why the kernel does not serve the call.
-Reasons reasons(const AttendArgs& args);
-
 /// Computes the rows of the batch's decode requests. Only launches.
 void attend(const AttendArgs& args);
 

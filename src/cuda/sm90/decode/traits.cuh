@@ -5,6 +5,7 @@
 
 #include "cuda/common/ptx/wgmma.cuh"
 #include "cuda/sm90/common/row_out.cuh"
+#include "cuda/sm90/common/widen.cuh"
 #include "msa/types.h"
 
 /// \file
@@ -36,20 +37,10 @@ struct NarrowCache {
   }
 };
 struct E4m3Cache : NarrowCache {
-  /// Bytes 0 and 1, then 2 and 3, as pairs of f16.
-  __device__ static void widen(std::uint32_t bytes, std::uint32_t& low, std::uint32_t& high) {
-    asm("{.reg .b16 a, b; mov.b32 {a, b}, %2; cvt.rn.f16x2.e4m3x2 %0, a; "
-        "cvt.rn.f16x2.e4m3x2 %1, b;}"
-        : "=r"(low), "=r"(high)
-        : "r"(bytes));
-  }
+  static constexpr auto widen = sm90::widen<DType::e4m3>;
 };
 struct E5m2Cache : NarrowCache {
-  /// e5m2 is the upper half of an f16.
-  __device__ static void widen(std::uint32_t bytes, std::uint32_t& low, std::uint32_t& high) {
-    low = __byte_perm(bytes, 0, 0x1404);
-    high = __byte_perm(bytes, 0, 0x3424);
-  }
+  static constexpr auto widen = sm90::widen<DType::e5m2>;
 };
 
 }  // namespace msa::cuda::sm90::decode

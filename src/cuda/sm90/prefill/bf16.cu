@@ -4,7 +4,7 @@
 namespace msa::cuda::sm90::prefill {
 
 void launch_bf16(const Params& p, int device, Stream stream) {
-  launch_product<ptx::Operand::bf16>(p, device, stream);
+  launch_type<DType::bf16>(p, device, stream);
 }
 
 }  // namespace msa::cuda::sm90::prefill

@@ -15,10 +15,9 @@ namespace msa::cuda::sm90::prefill {
 
 inline constexpr int warpgroup = 128;
 /// Two warpgroups compute, each 64 rows of the tile.
-inline constexpr int math_groups = 2;
-inline constexpr int math_warps = math_groups * warpgroup / 32;
-inline constexpr int math_threads = math_groups * warpgroup;
-/// And one works ahead: a warp fetches, a warp makes lists.
+inline constexpr int math_warps = groups * warpgroup / 32;
+inline constexpr int math_threads = groups * warpgroup;
+/// And one works ahead: a warp fetches, a warp makes lists, two widen 8-bit pages.
 inline constexpr int threads = math_threads + warpgroup;
 /// Registers of a thread: O, S and P are 160 of them.
 inline constexpr int math_registers = 232;
@@ -33,21 +32,32 @@ inline constexpr std::size_t shared_bytes = 227 * 1024;
 /// two boxes of 16-bit elements.
 inline constexpr std::size_t box_bytes = page_size * 128;
 inline constexpr std::size_t slot_bytes = 2 * box_bytes;
-/// Two pages and a half: with two of them the warpgroups wait for pages (+8 % of time).
-inline constexpr int slots = 5;
-/// A page whose V is still needed keeps the ring from reaching pages further ahead than this.
-inline constexpr int pages_ahead = slots / 2;
+inline constexpr int max_slots = 5;
+
+/// The ring of a cache type. K and V of 8-bit elements arrive in a ring of their own, a box each,
+/// and are widened into the other.
+template <DType type>
+struct Ring {
+  static constexpr bool widens = size_of(type) == 1;
+  /// Two pages and a half: with two of them the warpgroups wait for pages.
+  static constexpr int slots = widens ? 4 : max_slots;
+  static constexpr int raw_slots = widens ? 3 : 0;
+  static constexpr std::size_t bytes = slots * slot_bytes + raw_slots * box_bytes;
+  /// A page whose V is still needed keeps the ring from reaching pages further ahead than this.
+  static constexpr int pages_ahead = slots / 2;
+};
+inline constexpr int max_raw_slots = Ring<DType::e4m3>::raw_slots;
+/// Of the warpgroup that works ahead.
+inline constexpr int widen_warps = 2;
 
 /// Bytes of 64 rows of Q, later of out.
-inline constexpr std::size_t query_bytes = half_rows * head_dim * 2;
-
+inline constexpr std::size_t query_bytes = group_rows * head_dim * 2;
 /// Lists are made one tile ahead.
 inline constexpr int tiles_ahead = 2;
 
 /// Named barriers of the CTA (0 is __syncthreads').
 namespace barriers {
-inline constexpr int own = 1;   // + warpgroup: all of it is here
-inline constexpr int turn = 3;  // + warpgroup: its turn, see Math::await_turn
+inline constexpr int own = 1;  // + warpgroup: all of it is here
 }  // namespace barriers
 
 /// A tile, and how long its list is.
@@ -72,21 +82,24 @@ struct Tile {
 struct TileList {
   ListView blocks;
   std::int32_t* page;  // [capacity]
+  int length;
 };
 
 /// Shared memory outside the ring.
 struct Shared {
   /// Of each warpgroup: [64][128] of 16 bits as two halves [64][64] of 128-byte rows, swizzled.
   /// The rows of out are collected in their place.
-  alignas(1024) unsigned char queries[math_groups][query_bytes];
+  alignas(1024) unsigned char queries[groups][query_bytes];
   float factor[tile_rows];  // of a row's logits, base 2; not negative
   alignas(16) Tile tile[tiles_ahead];
 
-  alignas(8) std::uint64_t slot_full[slots];  // K or V is here, what nobody sees of V cleared
-  std::uint64_t slot_free[slots];             // the math warps are done with it
-  std::uint64_t list_full[tiles_ahead];       // the tile and its list are complete
-  std::uint64_t tile_free[tiles_ahead];       // nobody needs any of it any more
-  std::uint64_t arrived;                      // V of a page that is not seen to its end
+  alignas(8) std::uint64_t slot_full[max_slots];  // K or V is here, what nobody sees of V cleared
+  std::uint64_t slot_free[max_slots];             // the math warps are done with it
+  std::uint64_t list_full[tiles_ahead];           // the tile and its list are complete
+  std::uint64_t tile_free[tiles_ahead];           // nobody needs any of it any more
+  std::uint64_t raw_full[max_raw_slots];          // K or V is here
+  std::uint64_t raw_free[max_raw_slots];          // it is widened
+  std::uint64_t arrived;                          // V of a page that is not seen to its end
 };
 
 /// Bytes of the lists: three arrays each, and what they are made with.
@@ -95,9 +108,12 @@ MSA_HOST_DEVICE constexpr std::size_t list_bytes(int capacity) {
          sizeof(std::int32_t);
 }
 
-MSA_HOST_DEVICE constexpr std::size_t dynamic_bytes(int capacity) {
-  return slots * slot_bytes + sizeof(Shared) + list_bytes(capacity);
+template <DType type>
+constexpr std::size_t dynamic_bytes(int capacity) {
+  return Ring<type>::bytes + sizeof(Shared) + list_bytes(capacity);
 }
-static_assert(dynamic_bytes(max_ids) <= shared_bytes, "the longest lists fit");
+static_assert(dynamic_bytes<DType::bf16>(max_ids) <= shared_bytes &&
+                  dynamic_bytes<DType::e4m3>(max_ids) <= shared_bytes,
+              "the longest lists fit");
 
 }  // namespace msa::cuda::sm90::prefill

@@ -4,7 +4,7 @@
 namespace msa::cuda::sm90::prefill {
 
 void launch_f16(const Params& p, int device, Stream stream) {
-  launch_product<ptx::Operand::f16>(p, device, stream);
+  launch_type<DType::f16>(p, device, stream);
 }
 
 }  // namespace msa::cuda::sm90::prefill

@@ -14,9 +14,9 @@
 namespace msa::cuda::sm90::prefill {
 
 /// Lets the kernel use its shared memory; returns the device's SMs.
-template <ptx::Operand product>
+template <DType type>
 int prepare(int device) {
-  check(cudaFuncSetAttribute(prefill_kernel<product>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+  check(cudaFuncSetAttribute(prefill_kernel<type>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              static_cast<int>(shared_bytes)),
         "attend", "cudaFuncSetAttribute");
   int sms = 0;
@@ -25,21 +25,21 @@ int prepare(int device) {
   return sms;
 }
 
-template <ptx::Operand product>
-void launch_product(const Params& p, int device, Stream stream) {
+template <DType type>
+void launch_type(const Params& p, int device, Stream stream) {
   static DeviceNotes<int> sms;
-  const int ctas = sms.of(device, prepare<product>);
+  const int ctas = sms.of(device, prepare<type>);
   cudaLaunchAttribute attribute;
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(std::min<std::int64_t>(p.items, ctas)));
   config.blockDim = dim3(threads);
-  config.dynamicSmemBytes = dynamic_bytes(p.capacity);
+  config.dynamicSmemBytes = dynamic_bytes<type>(p.capacity);
   config.stream = static_cast<cudaStream_t>(stream.handle);
   config.attrs = &attribute;
   config.numAttrs = 1;
-  check(cudaLaunchKernelEx(&config, prefill_kernel<product>, p), "attend", "launch");
+  check(cudaLaunchKernelEx(&config, prefill_kernel<type>, p), "attend", "launch");
 }
 
 }  // namespace msa::cuda::sm90::prefill

@@ -12,5 +12,7 @@ struct Params;
 
 void launch_bf16(const Params& params, int device, Stream stream);
 void launch_f16(const Params& params, int device, Stream stream);
+void launch_e4m3(const Params& params, int device, Stream stream);
+void launch_e5m2(const Params& params, int device, Stream stream);
 
 }  // namespace msa::cuda::sm90::prefill

@@ -10,24 +10,25 @@
 /// device.
 ///
 /// A tile is some consecutive tokens of one request with the query heads of one KV head: 128 rows
-/// of the products. Its pages are the ascending union of what its tokens chose. Which tokens share
-/// a tile never changes a row's bits: every row has its own running softmax over its own pages, in
-/// ascending order, and what it did not choose is added to it as zeros.
+/// of the products, 64 for each of two warpgroups. Its pages are the ascending union of what its
+/// tokens chose. Which tokens share a tile never changes a row's bits: every row has its own
+/// running softmax over its own pages, in ascending order, and what it did not choose is added to
+/// it as zeros.
 
 namespace msa::cuda::sm90::prefill {
 
-inline constexpr int tile_rows = 128;
-/// Of one warpgroup.
-inline constexpr int half_rows = 64;
+inline constexpr int groups = 2;  // warpgroups
+inline constexpr int group_rows = 64;
+inline constexpr int tile_rows = groups * group_rows;
 
 /// Rows of a token: G and what pads it, so that a token never lies in two warpgroups and a tile has
-/// 32 tokens at most, one bit each.
+/// at most 32 tokens, one bit each.
 MSA_HOST_DEVICE constexpr int padded_group_log2(int group) {
   return group <= 4 ? 2 : group <= 8 ? 3 : 4;
 }
 
-/// Ids of a tile: row_of() is exact below, and the lists fit beside the ring.
-inline constexpr int max_ids = 1024;
+/// Ids of a tile: the lists must fit beside the ring.
+inline constexpr int max_ids = 512;
 
 /// Tokens of a tile: a function of G and topk alone.
 MSA_HOST_DEVICE constexpr int tile_tokens(int group, int topk) {

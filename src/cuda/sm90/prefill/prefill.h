@@ -8,9 +8,6 @@
 
 namespace msa::cuda::sm90::prefill {
 
-/// Why the kernel does not serve the call.
-Reasons reasons(const AttendArgs& args);
-
 /// Computes the rows of a batch without decode requests. Only launches.
 void attend(const AttendArgs& args);
 

@@ -11,10 +11,11 @@
 
 namespace msa::cuda::sm90::prefill {
 
+template <DType type>
 struct Cta {
   __device__ Cta(const Params& p, unsigned char* memory)
       : ring(memory),
-        shared(*reinterpret_cast<Shared*>(memory + slots * slot_bytes)),
+        shared(*reinterpret_cast<Shared*>(memory + Ring<type>::bytes)),
         bits(reinterpret_cast<std::uint32_t*>(&shared + 1)),
         capacity(p.capacity) {}
 
@@ -22,14 +23,20 @@ struct Cta {
   __device__ void init_barriers() const {
     if (ptx::elect()) {
 #pragma unroll
-      for (int i = 0; i < slots; ++i) {
-        ::cuda::ptx::mbarrier_init(&shared.slot_full[i], 1);
+      for (int i = 0; i < Ring<type>::slots; ++i) {
+        ::cuda::ptx::mbarrier_init(&shared.slot_full[i], Ring<type>::widens ? widen_warps : 1);
         ::cuda::ptx::mbarrier_init(&shared.slot_free[i], math_warps);
       }
 #pragma unroll
+      for (int i = 0; i < Ring<type>::raw_slots; ++i) {
+        ::cuda::ptx::mbarrier_init(&shared.raw_full[i], 1);
+        ::cuda::ptx::mbarrier_init(&shared.raw_free[i], widen_warps);
+      }
+      constexpr int users = 1 + (Ring<type>::widens ? widen_warps : 0);  // beside the math warps
+#pragma unroll
       for (int i = 0; i < tiles_ahead; ++i) {
         ::cuda::ptx::mbarrier_init(&shared.list_full[i], warp_size);
-        ::cuda::ptx::mbarrier_init(&shared.tile_free[i], math_threads + warp_size);
+        ::cuda::ptx::mbarrier_init(&shared.tile_free[i], math_threads + users * warp_size);
       }
       ::cuda::ptx::mbarrier_init(&shared.arrived, 1);
       ::cuda::ptx::fence_mbarrier_init(::cuda::ptx::sem_release, ::cuda::ptx::scope_cluster);
@@ -40,12 +47,16 @@ struct Cta {
   __device__ unsigned char* slot(const ptx::RingPlace& place) const {
     return ring + place.slot * slot_bytes;
   }
+  /// Of the ring of 8-bit elements.
+  __device__ unsigned char* raw(const ptx::RingPlace& place) const {
+    return ring + Ring<type>::slots * slot_bytes + place.slot * box_bytes;
+  }
   __device__ std::int32_t* array(int i) const {
     return reinterpret_cast<std::int32_t*>(bits + 2 * bitmap_words) + i * capacity;
   }
   __device__ TileList list(int parity) const {
     const int first = 2 + 3 * parity;
-    return {{array(first), array(first + 1)}, array(first + 2)};
+    return {{array(first), array(first + 1)}, array(first + 2), shared.tile[parity].length};
   }
   __device__ ListScratch scratch(int parity) const {
     return {array(0), array(1), list(parity).page, bits, bits + bitmap_words};
@@ -128,7 +139,8 @@ __device__ inline Tile find_tile(const Params& p, std::int64_t item) {
 }
 
 /// Finds this CTA's tiles and makes their lists, by one warp.
-__device__ inline void make_lists(const Params& p, const Cta& cta) {
+template <DType type>
+__device__ inline void make_lists(const Params& p, const Cta<type>& cta) {
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
   TileTurn turn;
   const auto publish = [&](const Tile& tile) {

@@ -1,0 +1,10 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#include "cuda/sm90/prefill/launch.cuh"
+
+namespace msa::cuda::sm90::prefill {
+
+void launch_e5m2(const Params& p, int device, Stream stream) {
+  launch_type<DType::e5m2>(p, device, stream);
+}
+
+}  // namespace msa::cuda::sm90::prefill
