@@ -17,13 +17,22 @@ inline constexpr int warpgroup = 128;
 /// Two warpgroups compute, each 64 rows of the tile.
 inline constexpr int math_warps = groups * warpgroup / 32;
 inline constexpr int math_threads = groups * warpgroup;
-/// And one works ahead: a warp fetches, a warp makes lists, two widen 8-bit pages.
-inline constexpr int threads = math_threads + warpgroup;
-/// Registers of a thread: O, S and P are 160 of them.
-inline constexpr int math_registers = 232;
-inline constexpr int ahead_registers = 40;
-static_assert(math_threads * math_registers + warpgroup * ahead_registers <= 65536,
-              "the SM's register file");
+
+/// Who is at work for a cache type, and with how many registers.
+template <DType type>
+struct Team {
+  static constexpr bool widens = size_of(type) == 1;
+  /// One warp fetches and one makes lists. Six widen 8-bit pages: with two of them the products
+  /// wait half of their time.
+  static constexpr int widen_warps = widens ? 6 : 0;
+  static constexpr int ahead_threads = widens ? 2 * warpgroup : warpgroup;
+  static constexpr int threads = math_threads + ahead_threads;
+  /// O, S and P are 160 of them.
+  static constexpr int math_registers = widens ? 208 : 232;
+  static constexpr int ahead_registers = widens ? 48 : 40;
+  static_assert(math_threads * math_registers + ahead_threads * ahead_registers <= 65536,
+                "the SM's register file");
+};
 
 /// What a CTA may have, one a SM.
 inline constexpr std::size_t shared_bytes = 227 * 1024;
@@ -47,9 +56,6 @@ struct Ring {
   static constexpr int pages_ahead = slots / 2;
 };
 inline constexpr int max_raw_slots = Ring<DType::e4m3>::raw_slots;
-/// Of the warpgroup that works ahead.
-inline constexpr int widen_warps = 2;
-
 /// Bytes of 64 rows of Q, later of out.
 inline constexpr std::size_t query_bytes = group_rows * head_dim * 2;
 /// Lists are made one tile ahead.

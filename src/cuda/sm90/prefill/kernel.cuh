@@ -7,7 +7,7 @@
 #include "cuda/sm90/prefill/widen.cuh"
 
 /// \file
-/// The prefill kernel: two warpgroups compute, up to four warps work ahead of them, also across
+/// The prefill kernel: two warpgroups compute, a warpgroup or two work ahead of them, also across
 /// tiles.
 
 namespace msa::cuda::sm90::prefill {
@@ -15,7 +15,8 @@ namespace msa::cuda::sm90::prefill {
 /// Nothing of the calls before is read, and nothing written, until the grid's dependencies are met;
 /// the call behind may start to set itself up at once.
 template <DType type>
-__global__ __launch_bounds__(threads, 1) void prefill_kernel(const __grid_constant__ Params p) {
+__global__ __launch_bounds__(Team<type>::threads,
+                             1) void prefill_kernel(const __grid_constant__ Params p) {
   extern __shared__ __align__(1024) unsigned char memory[];
   const Cta<type> cta(p, memory);
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
@@ -25,14 +26,14 @@ __global__ __launch_bounds__(threads, 1) void prefill_kernel(const __grid_consta
   cudaGridDependencySynchronize();
   cudaTriggerProgrammaticLaunchCompletion();
   if (warp >= math_warps) {
-    ptx::keep_registers<ahead_registers>();
+    ptx::keep_registers<Team<type>::ahead_registers>();
     if (warp == fetch_warp) Fetch<type>(p, cta).run();
     if (warp == list_warp) make_lists(p, cta);
-    if constexpr (Ring<type>::widens) {
+    if constexpr (Team<type>::widens) {
       if (warp >= widen_warp) Widen<type>(p, cta, warp - widen_warp).run();
     }
   } else {
-    ptx::take_registers<math_registers>();
+    ptx::take_registers<Team<type>::math_registers>();
     Math<type>(p, cta).run();
   }
 }

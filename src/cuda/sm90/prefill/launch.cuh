@@ -34,7 +34,7 @@ void launch_type(const Params& p, int device, Stream stream) {
   attribute.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(std::min<std::int64_t>(p.items, ctas)));
-  config.blockDim = dim3(threads);
+  config.blockDim = dim3(Team<type>::threads);
   config.dynamicSmemBytes = dynamic_bytes<type>(p.capacity);
   config.stream = static_cast<cudaStream_t>(stream.handle);
   config.attrs = &attribute;

@@ -24,15 +24,16 @@ struct Cta {
     if (ptx::elect()) {
 #pragma unroll
       for (int i = 0; i < Ring<type>::slots; ++i) {
-        ::cuda::ptx::mbarrier_init(&shared.slot_full[i], Ring<type>::widens ? widen_warps : 1);
+        ::cuda::ptx::mbarrier_init(&shared.slot_full[i],
+                                   Ring<type>::widens ? Team<type>::widen_warps : 1);
         ::cuda::ptx::mbarrier_init(&shared.slot_free[i], math_warps);
       }
 #pragma unroll
       for (int i = 0; i < Ring<type>::raw_slots; ++i) {
         ::cuda::ptx::mbarrier_init(&shared.raw_full[i], 1);
-        ::cuda::ptx::mbarrier_init(&shared.raw_free[i], widen_warps);
+        ::cuda::ptx::mbarrier_init(&shared.raw_free[i], Team<type>::widen_warps);
       }
-      constexpr int users = 1 + (Ring<type>::widens ? widen_warps : 0);  // beside the math warps
+      constexpr int users = 1 + Team<type>::widen_warps;  // beside the math warps
 #pragma unroll
       for (int i = 0; i < tiles_ahead; ++i) {
         ::cuda::ptx::mbarrier_init(&shared.list_full[i], warp_size);
@@ -138,6 +139,17 @@ __device__ inline Tile find_tile(const Params& p, std::int64_t item) {
   return tile;
 }
 
+/// Into L2, as the math warps wait for them at the tile's start.
+__device__ inline void prefetch_queries(const Params& p, const Tile& tile) {
+  constexpr int line = 128, lines = head_dim * 2 / line;
+  for (int i = static_cast<int>(threadIdx.x) % warp_size; i < tile_rows * lines; i += warp_size) {
+    const TileRow row(p, i / lines);
+    if (!row.exists(p, tile)) continue;
+    const std::uint16_t* q = p.q + row.token(tile) * p.q_token + row.q_head(p, tile) * p.q_head;
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(q + i % lines * (line / 2)));
+  }
+}
+
 /// Finds this CTA's tiles and makes their lists, by one warp.
 template <DType type>
 __device__ inline void make_lists(const Params& p, const Cta<type>& cta) {
@@ -158,6 +170,7 @@ __device__ inline void make_lists(const Params& p, const Cta<type>& cta) {
           build_list(p, tile, tile.seq_len, cta.list(turn.index).blocks, cta.scratch(turn.index));
     }
     publish(tile);
+    prefetch_queries(p, tile);
   }
   ptx::wait(cta.shared.tile_free[turn.index], turn.parity ^ 1);
   publish(Tile{});

@@ -13,7 +13,7 @@ namespace msa::cuda::sm90::prefill {
 template <DType type>
 class Widen {
  public:
-  /// `warp` of widen_warps.
+  /// `warp` of those that widen.
   __device__ Widen(const Params& p, const Cta<type>& cta, int warp)
       : p_(p), cta_(cta), warp_(warp), lane_(static_cast<int>(threadIdx.x) % warp_size) {}
 
@@ -47,7 +47,7 @@ class Widen {
     constexpr int keys_at_once = warp_size / 8;
 #pragma unroll 4
     for (int key = warp_ * keys_at_once + lane_ / 8; key < page_size;
-         key += widen_warps * keys_at_once) {
+         key += Team<type>::widen_warps * keys_at_once) {
       const int swizzle = key % 8;
       uint4 bytes = *reinterpret_cast<const uint4*>(raw + key * 128 + (chunk ^ swizzle) * 16);
       if (key >= keys) bytes = {0, 0, 0, 0};
