@@ -72,33 +72,29 @@ class Math {
     }
   }
 
-  /// Each warp its own 16 rows as operand A, and their logit factors.
+  /// Each warp its own 16 rows as operand A, and their logit factors. All loads are under way
+  /// together.
   __device__ void load_queries(const Tile& tile) const {
     constexpr int rows_at_once = warp_size / query_lanes;
-    constexpr int batch = 4;  // loads of a lane that are under way together
     const double scale = logit_scale(p_.softmax_scale, p_.k_scale.value());
-    const int part = lane_ % query_lanes;
-#pragma unroll 1
-    for (int first = lane_ / query_lanes; first < 16; first += batch * rows_at_once) {
-      uint4 bits[batch];
+    const int part = lane_ % query_lanes, first = lane_ / query_lanes;
+    uint4 bits[16 / rows_at_once];
 #pragma unroll
-      for (int i = 0; i < batch; ++i) {
-        const TileRow row = row_of_warp(first + i * rows_at_once);
-        bits[i] = {0, 0, 0, 0};
-        if (!row.exists(p_, tile)) continue;
-        bits[i] = load_query(
-            p_.q + row.token(tile) * p_.q_token + row.q_head(p_, tile) * p_.q_head + 8 * part,
-            p_.q_aligned);
-      }
+    for (int i = 0; i < 16 / rows_at_once; ++i) {
+      const TileRow row = row_of_warp(first + i * rows_at_once);
+      bits[i] = {0, 0, 0, 0};
+      if (!row.exists(p_, tile)) continue;
+      bits[i] = load_query(
+          p_.q + row.token(tile) * p_.q_token + row.q_head(p_, tile) * p_.q_head + 8 * part,
+          p_.q_aligned);
+    }
 #pragma unroll
-      for (int i = 0; i < batch; ++i) {
-        const int row = 16 * warp_ + first + i * rows_at_once;
-        QueryRow<product> query(bits[i], p_.q_is_f16, scale);
-        make_positive(query);
-        if (part == 0) s_.factor[group_rows * group_ + row] = query.factor;
-        *reinterpret_cast<uint4*>(queries_ + operand_offset<group_rows>(row, 8 * part)) =
-            query.bits;
-      }
+    for (int i = 0; i < 16 / rows_at_once; ++i) {
+      const int row = 16 * warp_ + first + i * rows_at_once;
+      QueryRow<product> query(bits[i], p_.q_is_f16, scale);
+      make_positive(query);
+      if (part == 0) s_.factor[group_rows * group_ + row] = query.factor;
+      *reinterpret_cast<uint4*>(queries_ + operand_offset<group_rows>(row, 8 * part)) = query.bits;
     }
     ptx::fence_async_proxy();
     sync();  // Q of all 64 rows is complete
