@@ -23,8 +23,8 @@ __device__ inline float log2_fast(float x) {
   return y;
 }
 
-/// Within one unit in the last place, without the branch of a division. Sums are 0, at least 1 (the
-/// largest weight's) or not finite.
+/// Within one unit in the last place, without the branch of a division. Sums are 0, about 1
+/// (the largest weight's) or more, or not finite.
 __device__ inline float reciprocal_fast(float x) {
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

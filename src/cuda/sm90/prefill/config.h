@@ -70,16 +70,16 @@ inline constexpr int own = 1;  // + warpgroup: all of it is here
 struct Tile {
   std::int64_t first_token;  // of the call's prefill tokens
   std::int32_t request, head;
-  std::int32_t rows;      // its tokens; 0 ends the CTA's work
+  std::int32_t rows;      // its tokens, the rows of its list; 0 ends the CTA's work
   std::int32_t seq_len;   // of its request; 0: it has none
-  std::int32_t position;  // of the first token, in the request
   std::int32_t length;    // of the list
+  std::int64_t position;  // of the first token, in the request
 
-  /// Keys that token `row` sees, of a request of `keys` keys.
+  /// Keys that token `row` of the tile sees, of a request of `keys` keys.
   template <class Params>
   MSA_HOST_DEVICE std::int32_t visible(const Params& p, std::int32_t keys, int row) const {
     if (!p.causal) return keys;
-    const std::int64_t seen = std::int64_t{position} + row + 1;
+    const std::int64_t seen = position + row + 1;
     return static_cast<std::int32_t>(seen < 0 ? 0 : seen < keys ? seen : keys);
   }
 };

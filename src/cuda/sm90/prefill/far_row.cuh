@@ -8,8 +8,8 @@
 #include "cuda/sm90/prefill/tile.cuh"
 
 /// \file
-/// A row with logits beyond 2^14, by one warp and from memory: slow, and rare. Which rows come here
-/// depends on their own logits alone.
+/// A row whose reference was ever too large for Math::weigh (2^14, f16 products 2^13), by one warp
+/// and from memory: slow, and rare. Which rows come here depends on their own logits alone.
 
 namespace msa::cuda::sm90::prefill {
 

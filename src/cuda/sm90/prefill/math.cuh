@@ -38,6 +38,7 @@ class Math {
       const TileList list = cta_.list(turn.index);
       begin(tile);
       sum(tile, list.blocks);
+      total_sums();
       const RowMask far = compute_far_rows(tile, list);
       write(tile, far);
       ptx::arrive(s_.tile_free[turn.index]);
@@ -53,8 +54,10 @@ class Math {
   /// Weights of 2^4 at most: a row's reference need not follow its maximum closer, and O is rarely
   /// multiplied.
   static constexpr float most_over_reference = 4;
-  /// Beyond, the reference's rounding moves the weight 1 by a step of bf16: see weigh().
-  static constexpr float largest_reference = 0x1p14f;
+  /// The reference is rounded by 2^-10 at 2^14 (2^-11 at 2^13). Weights, their sum and LSE agree
+  /// about that, but P rounds it away again where it should be 1: by less than out's rounding up to
+  /// here.
+  static constexpr float largest_reference = product == ptx::Operand::f16 ? 0x1p13f : 0x1p14f;
 
   /// Every thread of this warpgroup is here.
   __device__ void sync() const { ptx::sync_threads(barriers::own + group_, warpgroup); }
@@ -154,12 +157,13 @@ class Math {
     if (pending >= 0) add_values(pending_values);
   }
 
-  /// See group_.
+  /// The same for all lanes, and known to be, as group_.
   __device__ std::uint32_t slot_address(const ptx::RingPlace& place) const {
     return __shfl_sync(all_lanes, ptx::shared_address(cta_.slot(place)), 0);
   }
   __device__ void await(const ptx::RingPlace& place) const {
     ptx::wait(s_.slot_full[place.slot], place.parity);
+    __syncwarp();
   }
   __device__ void release(const ptx::RingPlace& place) const {
     __syncwarp();
@@ -217,10 +221,21 @@ class Math {
     ptx::wgmma_wait<1>();
     release(keys);
     softmax<masked>(chosen, first_key);
+    keep_before_wait();
     ptx::wgmma_wait();
     release(values_before);
     shrink();
     pack_weights();
+  }
+
+  /// Without it the compiler moves the weights behind the wait for O, as nothing else needs them
+  /// before, and the tensor cores' work is waited for first. A store that never comes to pass,
+  /// since sums are not negative, depends on all of them.
+  __device__ void keep_before_wait() const {
+    asm volatile("{.reg .pred p; setp.lt.f32 p, %1, 0f00000000; @p st.shared.f32 [%0], %1;}" ::"r"(
+                     ptx::shared_address(&s_.factor[0])),
+                 "f"(sum_[0] + sum_[1])
+                 : "memory");
   }
 
   __device__ void add_values(const ptx::RingPlace& values) {
@@ -255,8 +270,9 @@ class Math {
       top = fmaxf(top, __shfl_xor_sync(all_lanes, top, 1));
       top = fmaxf(top, __shfl_xor_sync(all_lanes, top, 2));
       const float logit = __fmul_rn(top, factor_[r]), before = reference_[r];
-      reference_[r] = logit > before + most_over_reference ? logit : before;
-      shrink_[r] = exp2_fast(before - shift_of(reference_[r]));
+      const bool grows = logit > before + most_over_reference;
+      reference_[r] = grows ? logit : before;
+      shrink_[r] = grows ? exp2_fast(before - logit) : 1;
       far_[r] = far_[r] || fabsf(shift_of(reference_[r])) > largest_reference;
     }
     weigh();
@@ -313,10 +329,21 @@ class Math {
     __device__ bool holds(int row) const { return (of[row / 8] >> row % 8 * 4 & 1) != 0; }
   };
 
+  /// The sums of a row's four lanes. Where one is NaN, out and LSE are, whatever the reference was.
+  __device__ void total_sums() {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      sum_[r] += __shfl_xor_sync(all_lanes, sum_[r], 1);
+      sum_[r] += __shfl_xor_sync(all_lanes, sum_[r], 2);
+      far_[r] = far_[r] && sum_[r] == sum_[r];
+    }
+  }
+
   /// The rows that weigh() could not do; they are written as well.
   __device__ RowMask compute_far_rows(const Tile& tile, const TileList& list) const {
     const RowMask far = {__ballot_sync(all_lanes, far_[0]), __ballot_sync(all_lanes, far_[1])};
     if ((far.of[0] | far.of[1]) == 0) return far;
+    __syncwarp();
     for (int i = 0; i < 16; ++i) {
       const TileRow row = row_of_warp(i);
       if (far.holds(i) && row.exists(p_, tile)) {
@@ -331,14 +358,7 @@ class Math {
   /// Rows of out, through the place of this warp's queries, but for those of `done`.
   __device__ void write(const Tile& tile, const RowMask& done) {
     sync();  // no product of the warpgroup reads Q any more
-    Stats stats[2];
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      float total = sum_[r];
-      total += __shfl_xor_sync(all_lanes, total, 1);
-      total += __shfl_xor_sync(all_lanes, total, 2);
-      stats[r] = {reference_[r], total};
-    }
+    const Stats stats[] = {{reference_[0], sum_[0]}, {reference_[1], sum_[1]}};
     normalize(stats);
     // Matrix m of a lane's address: rows 8 (m mod 2) of the warp's, columns 8 (j + m / 2).
     const int matrix = lane_ / 8, own = 16 * warp_ + matrix % 2 * 8 + lane_ % 8;

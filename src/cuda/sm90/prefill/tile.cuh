@@ -55,6 +55,7 @@ struct Cta {
   __device__ std::int32_t* array(int i) const {
     return reinterpret_cast<std::int32_t*>(bits + 2 * bitmap_words) + i * capacity;
   }
+  /// Arrays 0 and 1 are scratch, then come ids, rows and pages of each list.
   __device__ TileList list(int parity) const {
     const int first = 2 + 3 * parity;
     return {{array(first), array(first + 1)}, array(first + 2), shared.tile[parity].length};
@@ -85,7 +86,7 @@ struct TileRow {
   int own_token, own_head;  // of the tile
 };
 
-/// The tile after the next, and the parity of its turn.
+/// A place in the two lists, and the parity of its turn.
 struct TileTurn {
   int index = 0;
   std::uint32_t parity = 0;
@@ -135,7 +136,7 @@ __device__ inline Tile find_tile(const Params& p, std::int64_t item) {
   if (r == p.batch.prefills || tile.rows == 0) return tile;
   tile.request = static_cast<std::int32_t>(r);
   tile.seq_len = max(p.batch.seq_lens[r], 0);
-  tile.position = p.batch.context_lens[r] + static_cast<std::int32_t>(first - begin);
+  tile.position = p.batch.context_lens[r] + (first - begin);
   return tile;
 }
 
