@@ -209,7 +209,8 @@ struct LayerStepArgs {
                          // workspace from `index`
 };
 
-/// write_cache → index_blocks → attend, with the bits of the three calls.
+/// write_cache → index_blocks → attend, with the bits of the three calls. What one of the three
+/// writes overlaps nothing else of the step.
 ///
 /// \throws Error listing every argument of the three that is wrong, and with MSA_CHECK=1 what is
 /// wrong with the memory that they point to; nothing is written then.

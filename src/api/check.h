@@ -73,6 +73,9 @@ struct Region {
   ConstTensor tensor;
 };
 
+/// The bytes of a workspace, which has no shape and no device of its own.
+ConstTensor memory_of(const Workspace& workspace);
+
 /// How much of the arguments is there to be checked: a size query has shapes, but not yet memory.
 enum class Scope { shapes, call };
 
@@ -113,8 +116,8 @@ class Checker {
   /// interleave row by row are told apart; anything else is judged by the address range it spans.
   void disjoint(const Region& output, const std::vector<Region>& others);
 
-  /// Where a call's tensors may lie: all on one device, each output apart from the inputs, from the
-  /// workspace and from the outputs after it.
+  /// Where a call's tensors may lie: all on one device, the outputs and the workspace apart from
+  /// the inputs and from each other.
   void placement(std::vector<Region> inputs, const std::vector<Region>& outputs,
                  const Workspace& workspace = {});
 
@@ -127,6 +130,7 @@ class Checker {
 
   bool ok() const { return failures_.empty(); }
   std::size_t count() const { return failures_.size(); }
+  const std::vector<std::string>& failures() const { return failures_; }
   Scope scope() const { return scope_; }
   /// Throws what was collected; does nothing when all is well.
   void raise(ErrorCode code = ErrorCode::invalid_argument) const;
