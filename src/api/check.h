@@ -121,7 +121,10 @@ class Checker {
   void placement(std::vector<Region> inputs, const std::vector<Region>& outputs,
                  const Workspace& workspace = {});
 
-  /// A scale is finite and positive, or one f32 on the device.
+  /// The value of a scale is finite and positive.
+  void factor(std::string_view argument, float value);
+
+  /// A scale is such a value, or one f32 on the device.
   void scale(std::string_view argument, const Scale& scale);
 
   /// low ≤ value ≤ high.

@@ -10,7 +10,13 @@
 #include <cstring>
 #include <deque>
 #include <string>
+#include <utility>
 #include <vector>
+
+#if defined(__x86_64__)
+#include <pmmintrin.h>
+#include <xmmintrin.h>
+#endif
 
 #include "calls.h"
 #include "error_of.h"
@@ -235,6 +241,44 @@ TEST(Dispatch, EveryWorkspaceCapIsServedWithTheSameBits) {
     EXPECT_EQ(results.back(), results.front()) << cap;
   }
 }
+
+#if defined(__x86_64__)
+/// Denormal operands and results count as 0 on this thread while it lives.
+class FlushedDenormals {
+ public:
+  FlushedDenormals() : saved_(_mm_getcsr()) {
+    _MM_SET_FLUSH_ZERO_MODE(_MM_FLUSH_ZERO_ON);
+    _MM_SET_DENORMALS_ZERO_MODE(_MM_DENORMALS_ZERO_ON);
+  }
+  FlushedDenormals(const FlushedDenormals&) = delete;
+  FlushedDenormals& operator=(const FlushedDenormals&) = delete;
+  ~FlushedDenormals() { _mm_setcsr(saved_); }
+
+ private:
+  unsigned saved_;
+};
+
+// Scales are folded before any task runs, on the caller's thread.
+TEST(Dispatch, ResultsDoNotDependOnTheCallersFloatEnvironment) {
+  const auto result = [](float softmax_scale, float k_scale) {
+    testing::AttendCall call;
+    fill_varied(call.args.q);
+    fill_varied(call.args.kv_cache.packed);
+    call.args.softmax_scale = softmax_scale;
+    call.args.k_scale = k_scale;
+    attend(call.args);
+    return call.memory->contents();
+  };
+  for (const auto& [softmax_scale, k_scale] :
+       {std::pair(1e-40f, 1e38f), std::pair(1e38f, 1e-40f)}) {
+    const auto expected = result(softmax_scale, k_scale);
+    const FlushedDenormals flushed;
+    const unsigned before = _mm_getcsr();
+    EXPECT_EQ(result(softmax_scale, k_scale), expected) << softmax_scale;
+    EXPECT_EQ(_mm_getcsr(), before);
+  }
+}
+#endif
 
 TEST(MsaCheck, ReportsMetadataThatTheOperatorsSurvive) {
   testing::AttendCall call;
