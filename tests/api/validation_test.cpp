@@ -340,6 +340,28 @@ TEST(Validation, AWrongCountHidesNoOtherFault) {
   EXPECT_THAT(error_of([&] { attend(decodes.args); }), ::testing::Not(HasSubstr("'cu_seqlens_q'")));
 }
 
+// A product of a length that nobody has with a length of the selection.
+TEST(Validation, TheLengthOfDecodeRequestsIsCheckedWithoutAnyOfThem) {
+  testing::AttendCall call;
+  BatchMetadata& batch = call.args.batch;
+  batch.num_decodes = 0;
+  for (const std::int64_t m : {std::int64_t{0}, std::int64_t{1}, std::int64_t{16}}) {
+    batch.decode_query_len = m;
+    EXPECT_NO_THROW(attend(call.args)) << m;
+  }
+  for (const std::int64_t m : {std::int64_t{-1}, std::int64_t{17}, max_int64}) {
+    batch.decode_query_len = m;
+    const std::string text =
+        "'decode_query_len' is " + std::to_string(m) + "; allowed: at least 0 and at most 16";
+    EXPECT_THAT(error_of([&] { attend(call.args); }), HasSubstr(text));
+    EXPECT_THAT(error_of([&] { workspace_size(call.args); }), HasSubstr(text));
+    testing::IndexCall index;
+    index.args.batch.num_decodes = 0;
+    index.args.batch.decode_query_len = m;
+    EXPECT_THAT(error_of([&] { index_blocks(index.args); }), HasSubstr(text));
+  }
+}
+
 /// Calls broken in a number: the change and what the text must say.
 template <class CallType>
 struct NumberFault {
