@@ -235,9 +235,6 @@ int allowed_cores() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-/// More than any machine's cores: beyond it a value is a slip, and starting as many threads harm.
-constexpr int most_threads = 4096;
-
 int configured_threads() {
   const char* text = std::getenv("MSA_THREADS");
   if (text == nullptr || *text == '\0') return allowed_cores();
