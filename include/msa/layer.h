@@ -44,7 +44,7 @@ class MSA_API SparseBackend {
   /// Refuses any other block size with an error that names both numbers.
   static void check_block_size(std::int64_t block_size);
 
-  /// `[pages, Hkv, 128, 256]`.
+  /// `[pages, Hkv, 128, 256]`. \throws Error for a negative number of pages, or no heads.
   static std::array<std::int64_t, 4> kv_cache_shape(std::int64_t pages, std::int64_t kv_heads);
 };
 

@@ -37,7 +37,8 @@ std::string expected_shape(const TensorRule& rule) {
         break;
     }
   }
-  return text + "]";
+  text += "]";
+  return rule.other_form == nullptr ? text : cat(text, " or ", rule.other_form);
 }
 
 std::string names(const std::vector<DType>& dtypes) {
@@ -249,8 +250,7 @@ bool Checker::tensor(std::string_view argument, const ConstTensor& t, const Tens
                        describe(t), ")", hint));
   }
   if (!rank_exists(t)) {
-    fail(argument, cat("has rank ", t.rank, "; allowed: ", rule.extents.size(), ", as ",
-                       expected_shape(rule)));
+    fail(argument, cat("has rank ", t.rank, "; allowed: that of ", expected_shape(rule)));
     return false;
   }
   if (t.rank != static_cast<int>(rule.extents.size())) {

@@ -58,6 +58,7 @@ struct TensorRule {
   bool dense_last = false;  ///< last stride 1
   bool output = false;      ///< its elements must not share memory
   bool touched = true;      ///< false: the call reads and writes nothing of it, null is allowed
+  const char* other_form = nullptr;  ///< in a message: another shape that would do
 };
 
 /// Bytes from the first element to one past the last, of one index of the dimensions before

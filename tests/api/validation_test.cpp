@@ -938,6 +938,12 @@ TEST(Validation, PageShapes) {
                 },
                 "'src' has 256 elements a row; allowed: 128"},
           Fault{[](auto& c) {
+                  c.args.src = c.memory->dense(DType::bf16, {3, 1, 1, 128, 256});
+                },
+                "'src' has 5 dimensions; expected [pages, 128, 128] or [pages, Hkv, 128, 256]"},
+          Fault{[](auto& c) { c.args.src.rank = 99; },
+                "'src' has rank 99; allowed: that of [pages, 128, 128] or [pages, Hkv, 128, 256]"},
+          Fault{[](auto& c) {
                   c.args.pairs = c.memory->dense(DType::i64, {2, 3});
                 },
                 "'pairs' has 3 in dimension 1; expected [N, 2]"},
