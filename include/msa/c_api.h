@@ -118,7 +118,7 @@ typedef struct msa_batch {
   msa_tensor context_lens;   /**< [R_p] i32 */
   int64_t num_decodes;       /**< R_d */
   int64_t num_prefills;      /**< R_p */
-  int64_t decode_query_len;  /**< default 1 */
+  int64_t decode_query_len;  /**< m, 1 to 16; default 1 */
   int64_t num_actual_tokens; /**< T */
   int64_t max_query_len;     /**< upper bound */
   int64_t max_seq_len;       /**< upper bound */

@@ -44,7 +44,7 @@ class MSA_API SparseBackend {
   /// Refuses any other block size with an error that names both numbers.
   static void check_block_size(std::int64_t block_size);
 
-  /// `[pages, Hkv, 128, 256]`.
+  /// `[pages, Hkv, 128, 256]`. \throws Error for a negative number of pages, or no heads.
   static std::array<std::int64_t, 4> kv_cache_shape(std::int64_t pages, std::int64_t kv_heads);
 };
 
@@ -209,7 +209,8 @@ struct LayerStepArgs {
                          // workspace from `index`
 };
 
-/// write_cache → index_blocks → attend, with the bits of the three calls.
+/// write_cache → index_blocks → attend, with the bits of the three calls. What one of the three
+/// writes overlaps nothing else of the step.
 ///
 /// \throws Error listing every argument of the three that is wrong, and with MSA_CHECK=1 what is
 /// wrong with the memory that they point to; nothing is written then.

@@ -28,7 +28,7 @@ struct BatchMetadata {
 
   std::int64_t num_decodes = 0;        ///< R_d
   std::int64_t num_prefills = 0;       ///< R_p
-  std::int64_t decode_query_len = 1;   ///< m, 1 to 16
+  std::int64_t decode_query_len = 1;   ///< m, 1 to 16; without decode requests 0 too
   std::int64_t num_actual_tokens = 0;  ///< T: rows ≥ T of q, out and the selection are not touched
   std::int64_t max_query_len = 0;      ///< upper bound of any request's query tokens
   std::int64_t max_seq_len = 0;        ///< upper bound of any request's keys

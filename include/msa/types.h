@@ -92,7 +92,8 @@ struct Stream {
 };
 
 /// Caller-owned scratch memory on the tensors' device, at least as large as the operator's
-/// `workspace_size` says. Its contents never matter, before or after a call.
+/// `workspace_size` says. Its contents never matter, before or after a call. It overlaps no tensor
+/// of the call.
 struct Workspace {
   void* data = nullptr;   ///< null is fine where no byte is needed
   std::size_t bytes = 0;  ///< size of the memory at `data`

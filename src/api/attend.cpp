@@ -1,7 +1,9 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #include "msa/attend.h"
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "api/batch.h"
 #include "api/dispatch.h"
@@ -89,9 +91,8 @@ void validate(Checker& check, const AttendArgs& a) {
 }
 
 /// MSA_CHECK=1: ids that no healthy indexer writes. The operator itself ignores them.
-void check_ids(Checker& check, const AttendArgs& a, HostReader& host) {
+void check_ids(Checker& check, const AttendArgs& a, const ConstTensor& s) {
   const std::int64_t blocks = (a.batch.max_seq_len + page_size - 1) / page_size;
-  const ConstTensor s = host.read(a.selection, a.batch.num_actual_tokens);
   int reported = 0;
   for (std::int64_t t = 0; t < a.batch.num_actual_tokens; ++t) {
     for (std::int64_t h = 0; h < s.shape[1]; ++h) {
@@ -108,16 +109,101 @@ void check_ids(Checker& check, const AttendArgs& a, HostReader& host) {
   }
 }
 
-/// MSA_CHECK=1: all but the selection.
+/// MSA_CHECK=1: the cells of the table that attend reads, those of selected blocks that are visible
+/// and of this shard. The pages of others need not exist: an engine may have let them go.
+class SelectedCells {
+ public:
+  SelectedCells(Checker& check, const AttendArgs& args, const BatchMetadata& batch,
+                const ConstTensor& selection)
+      : args_(args),
+        batch_(batch),
+        selection_(selection),
+        table_(check, batch, args.kv_cache.shape_view().shape[0]) {}
+
+  void run() {
+    const std::int64_t m = batch_.decode_query_len;
+    for (std::int64_t r = 0; r < batch_.num_decodes; ++r) {
+      check_request(r, r * m, m, number(batch_.seq_lens, r) - m);
+    }
+    const std::int64_t first = batch_.num_decode_tokens();
+    for (std::int64_t p = 0; p < batch_.num_prefills; ++p) {
+      const std::int64_t begin = number(batch_.cu_seqlens_q, p);
+      const std::int64_t end = number(batch_.cu_seqlens_q, p + 1);
+      check_request(batch_.num_decodes + p, first + begin, end - begin,
+                    number(batch_.context_lens, p));
+    }
+  }
+
+ private:
+  static std::int64_t number(const ConstTensor& t, std::int64_t i) {
+    return t.ptr<std::int32_t>()[i * t.stride[0]];
+  }
+
+  /// `count` rows from `first`, at positions from `position`. Offsets that leave the call have been
+  /// reported as such.
+  void check_request(std::int64_t request, std::int64_t first, std::int64_t count,
+                     std::int64_t position) {
+    needed_.clear();
+    const std::int64_t end = std::min(first + count, batch_.num_actual_tokens);
+    for (std::int64_t t = std::max<std::int64_t>(first, 0); t < end; ++t) {
+      add_row(t, visible_blocks(request, position + t - first));
+    }
+    std::sort(needed_.begin(), needed_.end());
+    needed_.erase(std::unique(needed_.begin(), needed_.end()), needed_.end());
+    for (const std::int64_t block : needed_) {
+      if (!table_.cell(request, block / args_.kv_shard.world)) break;
+    }
+  }
+
+  std::int64_t visible_blocks(std::int64_t request, std::int64_t position) const {
+    const std::int64_t length = std::max<std::int64_t>(number(batch_.seq_lens, request), 0);
+    const std::int64_t keys =
+        args_.causal ? std::clamp<std::int64_t>(position + 1, 0, length) : length;
+    return (keys + page_size - 1) / page_size;
+  }
+
+  void add_row(std::int64_t token, std::int64_t blocks) {
+    const ConstTensor& s = selection_;
+    for (std::int64_t h = 0; h < s.shape[1]; ++h) {
+      for (std::int64_t i = 0; i < s.shape[2]; ++i) {
+        const std::int64_t id =
+            s.ptr<std::int32_t>()[token * s.stride[0] + h * s.stride[1] + i * s.stride[2]];
+        const bool mine = id % args_.kv_shard.world == args_.kv_shard.rank;
+        if (id >= 0 && id < blocks && mine) needed_.push_back(id);
+      }
+    }
+  }
+
+  const AttendArgs& args_;
+  const BatchMetadata& batch_;
+  const ConstTensor& selection_;
+  TableCheck table_;
+  std::vector<std::int64_t> needed_;
+};
+
+void check_scales(Checker& check, const AttendArgs& a, HostReader& host) {
+  check_factor(check, host, "k_scale", a.k_scale);
+  check_factor(check, host, "v_scale", a.v_scale);
+}
+
+/// MSA_CHECK=1 before there is a selection: it may come to name any block.
 void check_metadata(Checker& check, const AttendArgs& a, HostReader& host) {
   if (!host.reads(a.q.device)) return;
-  check_batch_memory(check, host.read(a.batch), a.kv_cache.shape_view().shape[0], a.kv_shard.rank,
-                     a.kv_shard.world);
+  const BatchMetadata batch = host.read(a.batch);
+  check_batch_memory(check, batch);
+  check_visible_cells(check, batch, a.kv_cache.shape_view().shape[0], a.kv_shard.rank,
+                      a.kv_shard.world);
+  check_scales(check, a, host);
 }
 
 void check_memory(Checker& check, const AttendArgs& a, HostReader& host) {
-  check_metadata(check, a, host);
-  if (host.reads(a.q.device)) check_ids(check, a, host);
+  if (!host.reads(a.q.device)) return;
+  const BatchMetadata batch = host.read(a.batch);
+  const ConstTensor selection = host.read(a.selection, a.batch.num_actual_tokens);
+  check_batch_memory(check, batch);
+  SelectedCells(check, a, batch, selection).run();
+  check_ids(check, a, selection);
+  check_scales(check, a, host);
 }
 
 }  // namespace

@@ -27,11 +27,10 @@ void check_batch(Checker& check, const BatchMetadata& b) {
   const bool decodes_ok = check.range("num_decodes", b.num_decodes, 0, max_int32);
   const bool prefills_ok = check.range("num_prefills", b.num_prefills, 0, max_int32);
   const bool tokens_ok = check.range("num_actual_tokens", b.num_actual_tokens, 0, max_int32);
-  bool m_ok = true;
-  if (b.num_decodes > 0) {
-    m_ok = check.range("decode_query_len", b.decode_query_len, 1, max_decode_query_len,
-                       " (pass the rows of longer requests as prefill)");
-  }
+  // Looked at without decode requests too: plans multiply by it.
+  const bool m_ok =
+      check.range("decode_query_len", b.decode_query_len, b.num_decodes > 0 ? 1 : 0,
+                  max_decode_query_len, " (pass the rows of longer requests as prefill)");
   check.range("max_query_len", b.max_query_len, 0, max_int32);
   check.range("max_seq_len", b.max_seq_len, 0, max_int32);
   if (decodes_ok && tokens_ok && m_ok) {
@@ -77,35 +76,17 @@ std::vector<Region> with_batch(std::vector<Region> inputs, const BatchMetadata& 
   return inputs;
 }
 
-void check_batch_memory(Checker& check, const BatchMetadata& b, std::int64_t pages,
-                        std::int64_t rank, std::int64_t world) {
+void check_batch_memory(Checker& check, const BatchMetadata& b) {
   if (b.num_decodes > 0) {
     check.require(b.decode_query_len <= b.max_query_len, "max_query_len", "is ", b.max_query_len,
                   "; allowed: at least decode_query_len = ", b.decode_query_len);
   }
-  FaultLimit lengths, tables, queries;
+  FaultLimit lengths, queries;
   for (std::int64_t r = 0; r < b.num_requests(); ++r) {
     const std::int64_t seq_len = at(b.seq_lens, r);
     if ((seq_len < 0 || seq_len > b.max_seq_len) && lengths.more()) {
       check.fail("seq_lens", cat("holds ", seq_len, " for request ", r,
                                  "; allowed: 0 to max_seq_len = ", b.max_seq_len));
-    }
-    for (std::int64_t block = rank; block * page_size < seq_len; block += world) {
-      const std::int64_t column = block / world;
-      if (column >= b.block_table.shape[1]) {
-        if (tables.more()) {
-          check.fail("block_table", cat("has ", b.block_table.shape[1], " columns, but request ", r,
-                                        " of ", seq_len, " keys needs column ", column));
-        }
-        break;
-      }
-      const std::int64_t page =
-          b.block_table
-              .ptr<std::int32_t>()[r * b.block_table.stride[0] + column * b.block_table.stride[1]];
-      if ((page < 0 || page >= pages) && tables.more()) {
-        check.fail("block_table", cat("holds page ", page, " in column ", column, " of request ", r,
-                                      "; allowed: 0 to ", pages - 1));
-      }
     }
   }
   if (b.num_prefills == 0) return;
@@ -129,6 +110,35 @@ void check_batch_memory(Checker& check, const BatchMetadata& b, std::int64_t pag
   check.require(covered <= b.num_actual_tokens, "cu_seqlens_q", "ends at ",
                 at(b.cu_seqlens_q, b.num_prefills),
                 "; allowed: at most T − nd = ", b.num_actual_tokens - b.num_decode_tokens());
+}
+
+bool TableCheck::cell(std::int64_t request, std::int64_t column) {
+  const ConstTensor& table = batch_.block_table;
+  if (column >= table.shape[1]) {
+    if (++reported_ <= most_reported) {
+      check_.fail("block_table",
+                  cat("has ", table.shape[1], " columns, but request ", request, " of ",
+                      at(batch_.seq_lens, request), " keys needs column ", column));
+    }
+    return false;
+  }
+  const std::int64_t page =
+      table.ptr<std::int32_t>()[request * table.stride[0] + column * table.stride[1]];
+  if ((page < 0 || page >= pages_) && ++reported_ <= most_reported) {
+    check_.fail("block_table", cat("holds page ", page, " in column ", column, " of request ",
+                                   request, "; allowed: 0 to ", pages_ - 1));
+  }
+  return true;
+}
+
+void check_visible_cells(Checker& check, const BatchMetadata& b, std::int64_t pages,
+                         std::int64_t rank, std::int64_t world) {
+  TableCheck table(check, b, pages);
+  for (std::int64_t r = 0; r < b.num_requests(); ++r) {
+    for (std::int64_t block = rank; block * page_size < at(b.seq_lens, r); block += world) {
+      if (!table.cell(r, block / world)) break;
+    }
+  }
 }
 
 }  // namespace msa

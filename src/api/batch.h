@@ -14,10 +14,32 @@ void check_batch(Checker& check, const BatchMetadata& batch);
 /// `inputs` and the batch's arrays.
 std::vector<Region> with_batch(std::vector<Region> inputs, const BatchMetadata& batch);
 
-/// MSA_CHECK=1: reads the metadata, which lies in host memory, and reports lengths, offsets and
-/// needed table entries that leave their ranges, and bounds that are too small. `pages`: extent of
-/// the cache that the table points into; `world`, `rank`: the shard of its columns.
-void check_batch_memory(Checker& check, const BatchMetadata& batch, std::int64_t pages,
-                        std::int64_t rank = 0, std::int64_t world = 1);
+/// MSA_CHECK=1: reads the metadata, which lies in host memory, and reports lengths and offsets that
+/// leave their ranges, and bounds that are too small.
+void check_batch_memory(Checker& check, const BatchMetadata& batch);
+
+/// MSA_CHECK=1: reports cells of a block table, in host memory, that a call needs and that name no
+/// page of its cache; a few of them, as a broken table breaks in every row.
+class TableCheck {
+ public:
+  TableCheck(Checker& check, const BatchMetadata& batch, std::int64_t pages)
+      : check_(check), batch_(batch), pages_(pages) {}
+
+  /// False where the table has no such column.
+  bool cell(std::int64_t request, std::int64_t column);
+
+ private:
+  static constexpr int most_reported = 4;
+
+  Checker& check_;
+  const BatchMetadata& batch_;
+  std::int64_t pages_;
+  int reported_ = 0;
+};
+
+/// MSA_CHECK=1: the cells of all blocks that a request's length reaches. `world`, `rank`: the shard
+/// of the table's columns.
+void check_visible_cells(Checker& check, const BatchMetadata& batch, std::int64_t pages,
+                         std::int64_t rank = 0, std::int64_t world = 1);
 
 }  // namespace msa

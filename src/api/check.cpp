@@ -2,7 +2,7 @@
 #include "api/check.h"
 
 #include <algorithm>
-#include <cmath>
+#include <bit>
 #include <cstdlib>
 #include <limits>
 #include <optional>
@@ -37,7 +37,8 @@ std::string expected_shape(const TensorRule& rule) {
         break;
     }
   }
-  return text + "]";
+  text += "]";
+  return rule.other_form == nullptr ? text : cat(text, " or ", rule.other_form);
 }
 
 std::string names(const std::vector<DType>& dtypes) {
@@ -200,6 +201,11 @@ std::ostream& operator<<(std::ostream& text, const Description& description) {
               << list(tensor.stride.data(), tensor.rank);
 }
 
+ConstTensor memory_of(const Workspace& workspace) {
+  return ConstTensor::dense(workspace.data, DType::u8,
+                            {static_cast<std::int64_t>(workspace.bytes)});
+}
+
 void Checker::show_as(std::string_view argument, std::string_view shown) {
   shown_as_.emplace_back(argument, shown);
 }
@@ -244,8 +250,7 @@ bool Checker::tensor(std::string_view argument, const ConstTensor& t, const Tens
                        describe(t), ")", hint));
   }
   if (!rank_exists(t)) {
-    fail(argument, cat("has rank ", t.rank, "; allowed: ", rule.extents.size(), ", as ",
-                       expected_shape(rule)));
+    fail(argument, cat("has rank ", t.rank, "; allowed: that of ", expected_shape(rule)));
     return false;
   }
   if (t.rank != static_cast<int>(rule.extents.size())) {
@@ -341,20 +346,28 @@ void Checker::placement(std::vector<Region> inputs, const std::vector<Region>& o
   std::vector<Region> tensors = inputs;
   tensors.insert(tensors.end(), outputs.begin(), outputs.end());
   same_device(tensors);
-  // A pointer without a device of its own: it only takes part in what follows.
-  inputs.push_back({"workspace", ConstTensor::dense(workspace.data, DType::u8,
-                                                    {static_cast<std::int64_t>(workspace.bytes)})});
+  // Written too, though its contents never matter: what a call reads must not lie in it.
+  const Region scratch{"workspace", memory_of(workspace)};
+  disjoint(scratch, inputs);
+  inputs.push_back(scratch);
   for (auto output = outputs.begin(); output != outputs.end(); ++output) {
     disjoint(*output, inputs);
     disjoint(*output, std::vector<Region>(output + 1, outputs.end()));
   }
 }
 
+void Checker::factor(std::string_view argument, float value) {
+  // By its bits: to a caller whose thread takes denormals for 0 the same factors are allowed.
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const auto infinity = std::bit_cast<std::uint32_t>(std::numeric_limits<float>::infinity());
+  require(bits > 0 && bits < infinity, argument, "is ", value,
+          "; allowed: one finite positive factor for the whole tensor (scales per head or "
+          "slot are not supported)");
+}
+
 void Checker::scale(std::string_view argument, const Scale& scale) {
   if (!scale.tensor.given()) {
-    require(std::isfinite(scale.value) && scale.value > 0, argument, "is ", scale.value,
-            "; allowed: one finite positive factor for the whole tensor (scales per head or "
-            "slot are not supported)");
+    factor(argument, scale.value);
     return;
   }
   if (!rank_exists(scale.tensor)) {
@@ -411,8 +424,11 @@ std::int64_t check_kv_cache(Checker& check, const ConstKVCache& cache, bool outp
   if (k_ok) block_size("k_cache", cache.k);
   if (v_ok) block_size("v_cache", cache.v);
   if (k_ok && v_ok) {
-    check.require(cache.k.shape == cache.v.shape && cache.k.dtype == cache.v.dtype, "v_cache",
-                  "is ", name(cache.v.dtype), " of ", describe(cache.v),
+    // What stands past the rank is no extent.
+    const bool same_shape = std::equal(cache.k.shape.begin(), cache.k.shape.begin() + cache.k.rank,
+                                       cache.v.shape.begin());
+    check.require(same_shape && cache.k.dtype == cache.v.dtype, "v_cache", "is ",
+                  name(cache.v.dtype), " of ", describe(cache.v),
                   "; expected k_cache's type and shape, ", name(cache.k.dtype), " of ",
                   describe(cache.k));
   }

@@ -58,6 +58,7 @@ struct TensorRule {
   bool dense_last = false;  ///< last stride 1
   bool output = false;      ///< its elements must not share memory
   bool touched = true;      ///< false: the call reads and writes nothing of it, null is allowed
+  const char* other_form = nullptr;  ///< in a message: another shape that would do
 };
 
 /// Bytes from the first element to one past the last, of one index of the dimensions before
@@ -72,6 +73,9 @@ struct Region {
   const char* name;
   ConstTensor tensor;
 };
+
+/// The bytes of a workspace, which has no shape and no device of its own.
+ConstTensor memory_of(const Workspace& workspace);
 
 /// How much of the arguments is there to be checked: a size query has shapes, but not yet memory.
 enum class Scope { shapes, call };
@@ -113,12 +117,15 @@ class Checker {
   /// interleave row by row are told apart; anything else is judged by the address range it spans.
   void disjoint(const Region& output, const std::vector<Region>& others);
 
-  /// Where a call's tensors may lie: all on one device, each output apart from the inputs, from the
-  /// workspace and from the outputs after it.
+  /// Where a call's tensors may lie: all on one device, the outputs and the workspace apart from
+  /// the inputs and from each other.
   void placement(std::vector<Region> inputs, const std::vector<Region>& outputs,
                  const Workspace& workspace = {});
 
-  /// A scale is finite and positive, or one f32 on the device.
+  /// The value of a scale is finite and positive.
+  void factor(std::string_view argument, float value);
+
+  /// A scale is such a value, or one f32 on the device.
   void scale(std::string_view argument, const Scale& scale);
 
   /// low ≤ value ≤ high.
@@ -127,6 +134,7 @@ class Checker {
 
   bool ok() const { return failures_.empty(); }
   std::size_t count() const { return failures_.size(); }
+  const std::vector<std::string>& failures() const { return failures_; }
   Scope scope() const { return scope_; }
   /// Throws what was collected; does nothing when all is well.
   void raise(ErrorCode code = ErrorCode::invalid_argument) const;

@@ -24,7 +24,12 @@ TensorRule cache_rule(const ConstTensor& t, bool output) {
   if (t.rank == 4) extents.push_back(Extent::any("Hkv"));
   extents.push_back(Extent::exactly("128", page_size));
   extents.push_back(Extent::any(t.rank == 4 ? "256" : "128"));
-  return {.dtypes = cache_types, .extents = extents, .dense_last = true, .output = output};
+  const bool neither = t.rank != 3 && t.rank != 4;
+  return {.dtypes = cache_types,
+          .extents = extents,
+          .dense_last = true,
+          .output = output,
+          .other_form = neither ? "[pages, Hkv, 128, 256]" : nullptr};
 }
 
 void check_content(Checker& check, const char* argument, const ConstTensor& t) {

@@ -37,6 +37,11 @@ void record_call(const char* op, const Backend& backend) {
   if (log_callback != nullptr) log_callback(log_context, op, backend.name());
 }
 
+void check_factor(Checker& check, HostReader& host, std::string_view argument, const Scale& scale) {
+  if (!scale.tensor.given() || !host.reads(scale.tensor.device)) return;
+  check.factor(argument, *host.read(scale.tensor, 1).ptr<float>());
+}
+
 std::vector<const Backend*> eligible_backends() {
   const auto all = registered_backends();
   const char* wanted = std::getenv("MSA_BACKEND");

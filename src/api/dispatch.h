@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string_view>
 #include <type_traits>
 
 #include "api/backend.h"
@@ -73,6 +74,9 @@ using Validator = std::type_identity_t<void (*)(Checker&, const Args&)>;
 template <class Args>
 using MemoryCheck = std::type_identity_t<void (*)(Checker&, const Args&, HostReader&)>;
 
+/// MSA_CHECK=1: a factor that lies in memory is what one given as a number must be.
+void check_factor(Checker& check, HostReader& host, std::string_view argument, const Scale& scale);
+
 /// Reads what the arguments of `op` point to.
 template <class Args>
 HostReader host_reader(const char* op, const Args& args) {
@@ -125,7 +129,8 @@ void check_call(const char* op, const Args& args, Validator<Args> validate,
 }
 
 /// The same of one operator: for a call of several, which must not write anything before all of
-/// them are known to pass. Memory that an earlier one writes is not read: attend's selection.
+/// them are known to pass. Memory that an earlier one writes is not read: attend's selection, which
+/// may come to name any visible block.
 void check_call(const WriteCacheArgs& args);
 void check_call(const IndexArgs& args);
 void check_call(const AttendArgs& args);

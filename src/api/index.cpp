@@ -117,7 +117,9 @@ template <class Args>
 void check_memory(Checker& check, const Args& a, HostReader& host) {
   if constexpr (requires { a.batch; }) {
     if (!host.reads(a.index_q.device)) return;
-    check_batch_memory(check, host.read(a.batch), a.index_cache.shape[0]);
+    const BatchMetadata batch = host.read(a.batch);
+    check_batch_memory(check, batch);
+    check_visible_cells(check, batch, a.index_cache.shape[0]);
   } else {
     if (!host.reads(a.scores.device)) return;
     const ConstTensor valid_blocks = host.read(a.valid_blocks, a.num_tokens);

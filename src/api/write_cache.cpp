@@ -236,6 +236,8 @@ void check_memory(Checker& check, const WriteCacheArgs& a, HostReader& host) {
                                   "; allowed: 0 to max_pos − 1 = ", a.cos_sin.shape[0] - 1));
     }
   }
+  check_factor(check, host, "k_scale", a.k_scale);
+  check_factor(check, host, "v_scale", a.v_scale);
 }
 
 void check_memory(Checker& check, const InsertCacheArgs& a, HostReader& host) {
@@ -243,6 +245,8 @@ void check_memory(Checker& check, const InsertCacheArgs& a, HostReader& host) {
               a.kv_cache.shape_view().shape[0]);
   check_slots(check, host, "index_slot_mapping", a.index_slot_mapping, a.num_tokens,
               a.index_cache.shape[0]);
+  check_factor(check, host, "k_scale", a.k_scale);
+  check_factor(check, host, "v_scale", a.v_scale);
 }
 
 }  // namespace

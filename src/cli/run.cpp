@@ -9,6 +9,7 @@
 #include "cli/run_inputs.h"
 #include "cli/system_info.h"
 #include "msa/device.h"
+#include "msa/error.h"
 
 namespace msa::cli {
 namespace {
@@ -65,6 +66,10 @@ class Run final : public Command {
   std::vector<NamedFile> outputs() const override { return {{"--output", output_}}; }
 
   int run(Console& console) override {
+    if (Console::is_stdout(output_)) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("run: --output is '{}'; allowed: the name of a file", output_));
+    }
     const SafetensorsFile file = SafetensorsFile::open(input_);
     RunProblem problem(file, settings_);
     const std::unique_ptr<Place> place = choose_place("run", device_);

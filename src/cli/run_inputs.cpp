@@ -53,6 +53,7 @@ constexpr std::array<RunTensor, 12> tensors = {
 
 constexpr std::int64_t int32_max = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t int32_min = std::numeric_limits<std::int32_t>::min();
+constexpr std::int64_t most_shards = 1 << 30;  // as attend takes them
 
 std::optional<std::int64_t> parse_integer(const std::string& text) {
   std::int64_t value = 0;
@@ -161,13 +162,25 @@ class RunProblem::Reader {
   std::int64_t integer_or(const char* key, std::int64_t otherwise) {
     return integer(key).value_or(otherwise);
   }
-  float number_or(const char* key, float otherwise) {
+  /// A whole number from `low` to `high`; nothing where there is none, or a wrong one.
+  std::optional<std::int64_t> count(const char* key, std::int64_t low, std::int64_t high,
+                                    const char* hint = "") {
+    const auto number = integer(key);
+    if (!number || (*number >= low && *number <= high)) return number;
+    fail(fmt::format("setting '{}' is {}; allowed: {} to {}{}", key, *number, low, high, hint));
+    return std::nullopt;
+  }
+  float number_or(const char* key, float otherwise, bool positive) {
     const auto value = text(key);
     if (!value) return otherwise;
     char* end = nullptr;
     const float number = std::strtof(value->c_str(), &end);
-    if (!value->empty() && *end == '\0') return number;
-    fail(fmt::format("setting '{}' is '{}'; expected a number", key, *value));
+    const bool is_number = !value->empty() && *end == '\0';
+    if (is_number && std::isfinite(number) && (number > 0 || !positive)) return number;
+    fail(fmt::format("setting '{}' is '{}'; {}", key, *value,
+                     !is_number ? "expected a number"
+                     : positive ? "allowed: a finite positive number"
+                                : "allowed: a finite number"));
     return otherwise;
   }
   bool flag_or(const char* key, bool otherwise) {
@@ -182,15 +195,16 @@ class RunProblem::Reader {
     const auto value = text("kv_shard");
     if (!value) return {};
     const std::size_t slash = value->find('/');
-    const auto rank = parse_integer(value->substr(0, slash));
-    const auto world =
-        slash == std::string::npos ? std::nullopt : parse_integer(value->substr(slash + 1));
-    if (!rank || !world || *rank < 0 || *world > int32_max || *rank >= *world) {
-      fail(fmt::format("setting 'kv_shard' is '{}'; expected RANK/WORLD with 0 ≤ RANK < WORLD",
-                       *value));
+    // Where a number is missing, one that is out of range.
+    const std::int64_t rank = parse_integer(value->substr(0, slash)).value_or(-1);
+    const std::int64_t world =
+        slash == std::string::npos ? 0 : parse_integer(value->substr(slash + 1)).value_or(0);
+    if (rank < 0 || world > most_shards || rank >= world) {
+      fail(fmt::format("setting 'kv_shard' is '{}'; expected RANK/WORLD with 0 ≤ RANK < WORLD ≤ {}",
+                       *value, most_shards));
       return {};
     }
-    return {static_cast<int>(*rank), static_cast<int>(*world)};
+    return {static_cast<int>(rank), static_cast<int>(world)};
   }
 
   std::vector<std::string> unused() const {
@@ -290,9 +304,9 @@ RunProblem::RunProblem(const SafetensorsFile& file,
                        const std::map<std::string, std::string>& options) {
   Reader reader(file, options);
   attend_.q = reader.view("q", {"T", "Hq", "128"});
-  attend_.softmax_scale = reader.number_or("softmax_scale", attend_.softmax_scale);
-  attend_.k_scale = reader.number_or("k_scale", 1);
-  attend_.v_scale = reader.number_or("v_scale", 1);
+  attend_.softmax_scale = reader.number_or("softmax_scale", attend_.softmax_scale, false);
+  attend_.k_scale = reader.number_or("k_scale", 1, true);
+  attend_.v_scale = reader.number_or("v_scale", 1, true);
   attend_.causal = reader.flag_or("causal", true);
   attend_.invariant = reader.flag_or("invariant", false);
   attend_.kv_shard = reader.shard();
@@ -381,13 +395,16 @@ void RunProblem::read_batch(Reader& reader) {
   if (with_starts) starts = reader.integers("cu_seqlens_q", {"R_p + 1"});
   if (with_contexts) contexts = reader.integers("context_lens", {"R_p"});
   if (with_table) table = reader.integers("block_table", {"R", "W"});
-  const std::optional<std::int64_t> query_len = reader.integer("decode_query_len");
+  const std::optional<std::int64_t> query_len =
+      reader.count("decode_query_len", 1, max_decode_query_len,
+                   " (pass the rows of longer requests as prefill, by 'cu_seqlens_q')");
   const std::int64_t pages =
       attend_.kv_cache.shape_view().given() ? attend_.kv_cache.shape_view().shape[0] : 0;
   if (!with_table && lens && (lens->dims[0] != 1 || pages > int32_max)) {
     reader.fail(fmt::format("there is no tensor 'block_table'; expected one of shape [R = {}, W]",
                             lens->dims[0]));
   }
+  if (lens) check_lengths(reader, lens->values, with_table, pages);
   // Everything else is a matter of the numbers of rows and requests.
   const std::int64_t rows = attend_.q.given() ? attend_.q.shape[0] : -1;
   const std::int64_t tokens = reader.integer_or("num_actual_tokens", rows);
@@ -433,6 +450,11 @@ void RunProblem::read_batch(Reader& reader) {
         "R_d · decode_query_len rows before those that 'cu_seqlens_q' counts",
         batch.num_decodes, left,
         shape_text(std::span(attend_.q.shape.data(), static_cast<std::size_t>(attend_.q.rank)))));
+  } else if (batch.num_decodes > 0 && batch.decode_query_len > max_decode_query_len) {
+    reader.fail(fmt::format(
+        "{} decode requests share {} rows of tensor 'q', {} each; allowed: 1 to {} (pass the rows "
+        "of longer requests as prefill, by 'cu_seqlens_q')",
+        batch.num_decodes, left, batch.decode_query_len, max_decode_query_len));
   }
   if (contexts && contexts->dims[0] != batch.num_prefills) {
     reader.fail(fmt::format("tensor 'context_lens' has shape {}; expected [R_p = {}]",
@@ -464,12 +486,44 @@ void RunProblem::read_batch(Reader& reader) {
   batch.block_table = own(std::move(in_order), {1, pages});
 }
 
+void RunProblem::check_lengths(Reader& reader, const std::vector<std::int32_t>& lens,
+                               bool with_table, std::int64_t pages) const {
+  const auto negative = std::find_if(lens.begin(), lens.end(), [](auto keys) { return keys < 0; });
+  if (negative != lens.end()) {
+    reader.fail(
+        fmt::format("tensor 'seq_lens' (shape [{}]) holds {} at position {}; allowed: 0 or "
+                    "more",
+                    lens.size(), *negative, negative - lens.begin()));
+  }
+  if (with_table || lens.size() != 1 || !attend_.kv_cache.shape_view().given()) return;
+  const KVShard& shard = attend_.kv_shard;
+  const std::int64_t blocks = (std::int64_t{lens[0]} + page_size - 1) / page_size;
+  const std::int64_t columns = (blocks - shard.rank + shard.world - 1) / shard.world;
+  if (columns > pages) {
+    reader.fail(
+        fmt::format("there is no tensor 'block_table', and the {} pages of the cache hold "
+                    "fewer keys than the {} of tensor 'seq_lens'",
+                    pages, lens[0]));
+  }
+}
+
+void RunProblem::check_rows(Reader& reader, const char* name, const ConstTensor& tensor) const {
+  if (!tensor.given() || !attend_.q.given()) return;
+  const std::int64_t rows = tensor.shape[0], most = attend_.q.shape[0];
+  const std::int64_t least = attend_.batch.num_actual_tokens;
+  if (rows >= least && rows <= most) return;
+  const auto dims = std::span(tensor.shape.data(), static_cast<std::size_t>(tensor.rank));
+  reader.fail(fmt::format("tensor '{}' has shape {}; expected T = {} rows, as tensor 'q' has", name,
+                          shape_text(dims), most));
+}
+
 void RunProblem::read_selection(Reader& reader) {
   using Integers = Reader::Integers;
   if (reader.has("selection")) {
     std::optional<Integers> ids = reader.integers("selection", {"T", "Hs", "topk"});
     if (!ids) return;
     attend_.selection = own(std::move(ids->values), {ids->dims[0], ids->dims[1], ids->dims[2]});
+    check_rows(reader, "selection", attend_.selection);
     return;
   }
   if (!reader.has("index_q") && !reader.has("index_k")) {
@@ -480,6 +534,7 @@ void RunProblem::read_selection(Reader& reader) {
   }
   IndexArgs index;
   index.index_q = reader.view("index_q", {"T", "Hi", "128"});
+  check_rows(reader, "index_q", index.index_q);
   index.index_cache = reader.view("index_k", {"pages", "128", "128"});
   if (index.index_cache.dtype == DType::u8) index.index_cache = index.index_cache.as(DType::e4m3);
   index.batch = attend_.batch;
@@ -489,14 +544,13 @@ void RunProblem::read_selection(Reader& reader) {
       index.batch.block_table = own(std::move(table->values), {table->dims[0], table->dims[1]});
     }
   }
-  index.rule.init_blocks = reader.integer_or("init_blocks", index.rule.init_blocks);
-  index.rule.local_blocks = reader.integer_or("local_blocks", index.rule.local_blocks);
+  index.rule.init_blocks =
+      reader.count("init_blocks", 0, int32_max).value_or(index.rule.init_blocks);
+  index.rule.local_blocks =
+      reader.count("local_blocks", 0, int32_max).value_or(index.rule.local_blocks);
   index.rule.reduce_heads = reader.flag_or("reduce_heads", false);
   index.exact = reader.flag_or("exact", false);
-  const std::int64_t topk = reader.integer_or("topk", 16);
-  if (topk < 1 || topk > max_topk) {
-    reader.fail(fmt::format("setting 'topk' is {}; allowed: 1 to {}", topk, max_topk));
-  }
+  const std::int64_t topk = reader.count("topk", 1, max_topk).value_or(16);
   if (!reader.ok()) return;
   const std::int64_t lists = index.rule.reduce_heads ? 1 : index.index_q.shape[1];
   index.selection = allocate(DType::i32, {attend_.q.shape[0], lists, topk});

@@ -66,6 +66,11 @@ class RunProblem {
   void read_cache(Reader& reader);
   void read_batch(Reader& reader);
   void read_selection(Reader& reader);
+  /// Lengths are 0 or more, and a table that is made up has pages for them.
+  void check_lengths(Reader& reader, const std::vector<std::int32_t>& lens, bool with_table,
+                     std::int64_t pages) const;
+  /// A tensor of one row a token has as many as q, or as are computed.
+  void check_rows(Reader& reader, const char* name, const ConstTensor& tensor) const;
   void allocate_outputs();
   Tensor allocate(DType dtype, std::initializer_list<std::int64_t> shape);
   ConstTensor own(std::vector<std::int32_t> values, std::initializer_list<std::int64_t> shape);

@@ -8,13 +8,14 @@
 /// its running softmax and adds P · V. What a row computes never depends on the rows beside it, and
 /// no row touches a key that it does not see: a NaN there cannot reach it.
 ///
-/// Numbers: logits are of base 2. The power of two of the folded scale is multiplied into q and the
-/// rest, below 2, into the f32 dot product, so that tiny and huge scales neither overflow nor
-/// flush. That product is rounded before the maximum is subtracted: fused, a logit of 1e9 would
-/// differ from itself by the rounding of the maximum, which is tens there, and the weights with it.
-/// A NaN logit makes the row's sum NaN and with it the whole row; the running maximum
-/// ignores NaN. A maximum of −inf (no key, or only −inf logits) is replaced by 0 where it is
-/// subtracted.
+/// Numbers: logits are halves of those of base 2, 0.72 times the scaled ones, so that every finite
+/// scaled logit is one of them; differences are doubled again, which is exact. The power of two of
+/// the folded scale is multiplied into q and the rest into the f32 dot product, so that tiny and
+/// huge scales neither overflow nor flush. That product is rounded before the maximum is
+/// subtracted: fused, a logit of 1e9 would differ from itself by the rounding of the maximum, which
+/// is tens there, and the weights with it. A NaN logit makes the row's sum NaN and with it the
+/// whole row; the running maximum ignores NaN. A maximum of −inf (no key, or only −inf logits) is
+/// replaced by 0 where it is subtracted.
 
 #include "cpu/attend_plan.h"
 #include "cpu/math-inl.h"
@@ -34,7 +35,7 @@ namespace msa::cpu::HWY_NAMESPACE {
 /// Running softmax of a tile's rows.
 struct SoftmaxState {
   float* out;      // [rows][128]: Σ P · V
-  float* maximum;  // [rows]: of base-2 logits
+  float* maximum;  // [rows]: of halved base-2 logits
   float* sum;      // [rows]: Σ P
 
   static std::int64_t floats(std::int64_t rows) { return rows * (head_dim + 2); }
@@ -86,8 +87,12 @@ struct TileScratch {
   std::int64_t state_floats_;
 };
 
-/// 2^x of one number, as the vectors compute it.
-HWY_INLINE float exp2_scalar(float x) { return hn::GetLane(exp2_nonpositive(hn::Set(F32(), x))); }
+/// The weight of a logit that lies below the largest by `difference` ≤ 0.
+HWY_INLINE VF weight_of(VF difference) { return exp2_nonpositive(hn::Add(difference, difference)); }
+/// The same of one number, as the vectors compute it.
+HWY_INLINE float weight_of(float difference) {
+  return hn::GetLane(weight_of(hn::Set(F32(), difference)));
+}
 
 /// What to subtract from logits whose maximum is `maximum`.
 HWY_INLINE float subtrahend(float maximum) {
@@ -115,7 +120,8 @@ HWY_INLINE void scale_row(float* row, int exponent, bool negate) {
 }
 
 /// Splits `logit_scale` for one row of q: multiplies the row by its sign and power of two and
-/// returns the other factor, ≥ 0 or NaN. The power stops short of overflowing the row.
+/// returns the other factor, ≥ 0 or NaN, which makes halved base-2 logits of the products. No
+/// product is larger than the scaled logit; the power stops short of overflowing the row.
 HWY_INLINE float fold_scale(double logit_scale, float* row) {
   if (std::isnan(logit_scale)) return std::numeric_limits<float>::quiet_NaN();
   const bool negative = std::signbit(logit_scale);
@@ -128,7 +134,8 @@ HWY_INLINE float fold_scale(double logit_scale, float* row) {
   scale_row(row, exponent, negative);
   if (std::isinf(magnitude)) return std::numeric_limits<float>::infinity();
   constexpr double most = std::numeric_limits<float>::max();
-  return static_cast<float>(std::min(std::ldexp(magnitude, -exponent), most));
+  return static_cast<float>(
+      std::min(std::ldexp(magnitude * std::numbers::log2e, -exponent - 1), most));
 }
 
 /// q of all rows of a tile as f32, rounded to the product type and scaled.
@@ -261,7 +268,7 @@ HWY_INLINE float softmax_step(float* logits, std::int64_t keys, float scale, flo
   const VF shift = hn::Set(df, subtrahend(after));
   // Rounding keeps order, so that no product exceeds that of the largest.
   const auto weights = [&](std::int64_t first) {
-    return exp2_nonpositive(hn::Sub(hn::Mul(hn::LoadU(df, logits + first), factor), shift));
+    return weight_of(hn::Sub(hn::Mul(hn::LoadU(df, logits + first), factor), shift));
   };
   VF total = hn::Zero(df);
   for (j = 0; j + lanes <= keys; j += lanes) {
@@ -275,7 +282,7 @@ HWY_INLINE float softmax_step(float* logits, std::int64_t keys, float scale, flo
     total = hn::Add(total, p);
     hn::StoreU(round_probability<product>(p), df, logits + j);
   }
-  const float shrink = exp2_scalar(before - subtrahend(after));
+  const float shrink = weight_of(before - subtrahend(after));
   *maximum = after;
   *sum = *sum * shrink + hn::GetLane(hn::SumOfLanes(df, total));
   return shrink;
@@ -388,8 +395,8 @@ void fold_state(std::int64_t rows, const SoftmaxState& group, const SoftmaxState
   for (std::int64_t r = 0; r < rows; ++r) {
     const float before = total.maximum[r];
     const float after = std::max(before, group.maximum[r]);
-    const float old_weight = exp2_scalar(before - subtrahend(after));
-    const float new_weight = exp2_scalar(group.maximum[r] - subtrahend(after));
+    const float old_weight = weight_of(before - subtrahend(after));
+    const float new_weight = weight_of(group.maximum[r] - subtrahend(after));
     total.maximum[r] = after;
     total.sum[r] = total.sum[r] * old_weight + group.sum[r] * new_weight;
     float* out = total.out + r * row_elements;
@@ -421,7 +428,7 @@ HWY_INLINE void write_row(const AttendCall& call, std::int64_t token, std::int64
   }
   if (call.lse.data == nullptr) return;
   const double log2_sum = empty ? -std::numeric_limits<double>::infinity()
-                                : maximum + std::log2(static_cast<double>(sum));
+                                : 2.0 * maximum + std::log2(static_cast<double>(sum));
   static_cast<float*>(call.lse.data)[token * call.lse.token + q_head * call.lse.head] =
       static_cast<float>(log2_sum * std::numbers::ln2);
 }

@@ -2,7 +2,6 @@
 #include "cpu/attend_plan.h"
 
 #include <cstring>
-#include <numbers>
 
 namespace msa::cpu {
 namespace {
@@ -72,8 +71,7 @@ AttendCall::AttendCall(const AttendArgs& args)
       table_column(args.batch.block_table.stride[1]),
       table_width(args.batch.block_table.shape[1]),
       out{args.out.data, args.out.dtype, args.out.stride[0], args.out.stride[1]},
-      logit_scale(static_cast<double>(args.softmax_scale) * value_of(args.k_scale) *
-                  std::numbers::log2e),
+      logit_scale(static_cast<double>(args.softmax_scale) * value_of(args.k_scale)),
       v_scale(value_of(args.v_scale)),
       causal(args.causal),
       rank(args.kv_shard.rank),

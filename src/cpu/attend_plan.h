@@ -49,7 +49,7 @@ struct AttendCall {
   Rows out;
   Rows lse;  // data null where not wanted
 
-  double logit_scale = 1;  // softmax scale · k scale · log2 e: logits of base 2
+  double logit_scale = 1;  // softmax scale · k scale
   float v_scale = 1;
   bool causal = true;
   std::int64_t rank = 0, world = 1;

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "cpu/float_environment.h"
 #include "cpu/isa.h"
 #include "cpu/operators.h"
 #include "cpu/parallel.h"
@@ -86,6 +87,8 @@ class CpuBackend final : public Backend {
   template <class Args>
   static void serve(void (*op)(const Args&), const Args& a) {
     read_switches();
+    const FloatEnvironment
+        environment;  // of what is computed outside tasks: folded scales, weights
     op(a);
   }
 };

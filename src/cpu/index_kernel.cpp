@@ -397,7 +397,8 @@ void score_rows(const QueryTile& tile, const KeyBlock& block, const Scratch& scr
                 const std::int64_t* visible) {
   if (!tile.direct) {
     pack_block<type>(block, scratch);
-    const bool masked = visible[0] < page_size;  // the first token sees least
+    // The first token sees least.
+    const bool masked = std::min(block.first_visible, block.readable) < page_size;
     return masked ? panel_block<true>(scratch, tile.rows(), visible)
                   : panel_block<false>(scratch, tile.rows(), visible);
   }

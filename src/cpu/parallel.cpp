@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "cpu/float_environment.h"
 #include "msa/device.h"
 #include "msa/error.h"
 
@@ -33,34 +34,6 @@ namespace {
 
 /// True on a thread that runs a task: calls from there run inline.
 thread_local bool inside_task = false;
-
-/// Gives a task the default float environment (nearest even, denormals kept) whatever its thread
-/// has set, so that no result depends on which thread ran it.
-class FloatEnvironment {
- public:
-#if defined(__x86_64__)
-  FloatEnvironment() : saved_(_mm_getcsr()) { _mm_setcsr(0x1f80); }
-  ~FloatEnvironment() { _mm_setcsr(saved_); }
-#elif defined(__aarch64__)
-  FloatEnvironment() {
-    asm volatile("mrs %0, fpcr" : "=r"(saved_));
-    asm volatile("msr fpcr, %0" : : "r"(std::uint64_t{0}));
-  }
-  ~FloatEnvironment() { asm volatile("msr fpcr, %0" : : "r"(saved_)); }
-#else
-  FloatEnvironment() = default;
-  ~FloatEnvironment() {}
-#endif
-  FloatEnvironment(const FloatEnvironment&) = delete;
-  FloatEnvironment& operator=(const FloatEnvironment&) = delete;
-
- private:
-#if defined(__x86_64__)
-  unsigned saved_;
-#elif defined(__aarch64__)
-  std::uint64_t saved_;
-#endif
-};
 
 /// One parallel_for call; lives on the caller's stack.
 class Job {
@@ -261,9 +234,6 @@ int allowed_cores() {
   }
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
-
-/// More than any machine's cores: beyond it a value is a slip, and starting as many threads harm.
-constexpr int most_threads = 4096;
 
 int configured_threads() {
   const char* text = std::getenv("MSA_THREADS");

@@ -10,9 +10,12 @@
 
 namespace msa::cpu {
 
+/// More than any machine's cores: beyond it a value is a slip, and starting as many threads harm.
+inline constexpr int most_threads = 4096;
+
 /// Workers that parallel_for may use, the caller included: `MSA_THREADS`, else the cores this
-/// process may run on. Starts nothing. A value of MSA_THREADS that is no number from 1 to 4096 is
-/// an Error.
+/// process may run on. Starts nothing. A value of MSA_THREADS that is no number from 1 to
+/// most_threads is an Error.
 int num_threads();
 
 /// Overrides MSA_THREADS for tests, which compare thread counts in one process; 0 restores it.

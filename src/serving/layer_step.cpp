@@ -35,6 +35,72 @@ std::vector<std::string> token_failures(const LayerStepArgs& args) {
   return failures;
 }
 
+/// Which of the three a tensor takes part in.
+enum Part : unsigned { in_write = 1, in_index = 2, in_attend = 4 };
+
+struct StepRegion {
+  Region region;
+  unsigned read_by;
+  unsigned written_by;
+};
+
+/// Every tensor of a step once; what a call takes from an earlier one is named where it comes from.
+std::vector<StepRegion> regions_of(const LayerStepArgs& args) {
+  const WriteCacheArgs& w = args.write;
+  std::vector<StepRegion> regions = {
+      {{"write.q_out", w.q_out}, in_attend, in_write},
+      {{"write.kv_cache", w.kv_cache.packed}, in_attend, in_write},
+      {{"write.k_cache", w.kv_cache.k}, in_attend, in_write},
+      {{"write.v_cache", w.kv_cache.v}, in_attend, in_write},
+      {{"write.index_q_out", w.index_q_out}, in_index, in_write},
+      {{"write.index_cache", w.index_cache}, in_index, in_write},
+      {{"index.selection", args.index.selection}, in_attend, in_index},
+      {{"attend.out", args.attend.out}, 0, in_attend},
+      {{"attend.lse", args.attend.lse}, 0, in_attend},
+      {{"index.workspace", memory_of(args.index.workspace)}, 0, in_index | in_attend},
+      {{"write.qkv", w.qkv}, in_write, 0},
+      {{"write.positions", w.positions}, in_write, 0},
+      {{"write.cos_sin", w.cos_sin}, in_write, 0},
+      {{"write.q_norm", w.q_norm}, in_write, 0},
+      {{"write.k_norm", w.k_norm}, in_write, 0},
+      {{"write.index_q_norm", w.index_q_norm}, in_write, 0},
+      {{"write.index_k_norm", w.index_k_norm}, in_write, 0},
+      {{"write.slot_mapping", w.slot_mapping}, in_write, 0},
+      {{"write.index_slot_mapping", w.index_slot_mapping}, in_write, 0},
+      {{"write.k_scale", w.k_scale.tensor}, in_write | in_attend, 0},
+      {{"write.v_scale", w.v_scale.tensor}, in_write | in_attend, 0}};
+  const BatchMetadata& index = args.index.batch;
+  const BatchMetadata& attend = args.attend.batch;
+  regions.insert(regions.end(),
+                 {{{"index.batch.seq_lens", index.seq_lens}, in_index, 0},
+                  {{"index.batch.block_table", index.block_table}, in_index, 0},
+                  {{"index.batch.cu_seqlens_q", index.cu_seqlens_q}, in_index, 0},
+                  {{"index.batch.context_lens", index.context_lens}, in_index, 0},
+                  {{"attend.batch.seq_lens", attend.seq_lens}, in_attend, 0},
+                  {{"attend.batch.block_table", attend.block_table}, in_attend, 0},
+                  {{"attend.batch.cu_seqlens_q", attend.cu_seqlens_q}, in_attend, 0},
+                  {{"attend.batch.context_lens", attend.context_lens}, in_attend, 0}});
+  return regions;
+}
+
+/// What one of the three writes must be apart from all that the others touch: q_out over a block
+/// table would be read as one by the next call. Pairs that meet in one call are that call's to
+/// compare.
+std::vector<std::string> overlap_failures(const LayerStepArgs& args) {
+  Checker check("layer_step");
+  const std::vector<StepRegion> regions = regions_of(args);
+  for (auto a = regions.begin(); a != regions.end() && a->written_by != 0; ++a) {
+    std::vector<Region> others;
+    for (auto b = a + 1; b != regions.end(); ++b) {
+      const unsigned compared =
+          (a->written_by & (b->read_by | b->written_by)) | (b->written_by & a->read_by);
+      if (compared == 0) others.push_back(b->region);
+    }
+    check.disjoint(a->region, others);
+  }
+  return check.failures();
+}
+
 /// MSA_CHECK=1: attend would refuse a selection with blocks past its bound, after the cache was
 /// written; index_blocks may choose any block of its requests.
 std::vector<std::string> bound_failures(const LayerStepArgs& args) {
@@ -76,6 +142,8 @@ void check_step(const LayerStepArgs& args) {
   collect(args.write);
   collect(args.index);
   collect(args.attend);
+  const std::vector<std::string> overlaps = overlap_failures(args);
+  failures.insert(failures.end(), overlaps.begin(), overlaps.end());
   if (failures.empty()) failures = bound_failures(args);
   if (!failures.empty()) throw Error(code, std::move(failures));
 }

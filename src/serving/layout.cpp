@@ -52,6 +52,10 @@ void SparseBackend::check_block_size(std::int64_t block_size) {
 
 std::array<std::int64_t, 4> SparseBackend::kv_cache_shape(std::int64_t pages,
                                                           std::int64_t kv_heads) {
+  Checker check("SparseBackend");
+  check.require(pages >= 0, "pages", "is ", pages, "; allowed: 0 or more");
+  check.require(kv_heads >= 1, "kv_heads", "is ", kv_heads, "; allowed: 1 or more");
+  check.raise();
   return {pages, kv_heads, page_size, 2 * head_dim};
 }
 

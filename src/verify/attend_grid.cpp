@@ -118,6 +118,8 @@ void add_prefill(std::vector<Case>& cases) {
       const Shape& shape = shapes[i];
       const std::size_t row = 40 + h;
       AttendSpec s = rotated(heads, row, i);
+      // Drawn a row, the types would not all meet all layouts in so few cells.
+      s.kv = kv_types[(i + h / 2 * 3 + h / 6 * 2) % std::size(kv_types)];
       if (shape.requests.size() == 1 && s.hq != 16) thin_out(s);
       s.batch.prefills = shape.requests;
       const bool pad = pick(6, 100 * row + i, 2) == 1;

@@ -4,13 +4,21 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <limits>
 #include <string>
+#include <utility>
 #include <vector>
+
+#if defined(__x86_64__)
+#include <pmmintrin.h>
+#include <xmmintrin.h>
+#endif
 
 #include "calls.h"
 #include "error_of.h"
@@ -236,6 +244,44 @@ TEST(Dispatch, EveryWorkspaceCapIsServedWithTheSameBits) {
   }
 }
 
+#if defined(__x86_64__)
+/// Denormal operands and results count as 0 on this thread while it lives.
+class FlushedDenormals {
+ public:
+  FlushedDenormals() : saved_(_mm_getcsr()) {
+    _MM_SET_FLUSH_ZERO_MODE(_MM_FLUSH_ZERO_ON);
+    _MM_SET_DENORMALS_ZERO_MODE(_MM_DENORMALS_ZERO_ON);
+  }
+  FlushedDenormals(const FlushedDenormals&) = delete;
+  FlushedDenormals& operator=(const FlushedDenormals&) = delete;
+  ~FlushedDenormals() { _mm_setcsr(saved_); }
+
+ private:
+  unsigned saved_;
+};
+
+// Scales are folded before any task runs, on the caller's thread.
+TEST(Dispatch, ResultsDoNotDependOnTheCallersFloatEnvironment) {
+  const auto result = [](float softmax_scale, float k_scale) {
+    testing::AttendCall call;
+    fill_varied(call.args.q);
+    fill_varied(call.args.kv_cache.packed);
+    call.args.softmax_scale = softmax_scale;
+    call.args.k_scale = k_scale;
+    attend(call.args);
+    return call.memory->contents();
+  };
+  for (const auto& [softmax_scale, k_scale] :
+       {std::pair(1e-40f, 1e38f), std::pair(1e38f, 1e-40f)}) {
+    const auto expected = result(softmax_scale, k_scale);
+    const FlushedDenormals flushed;
+    const unsigned before = _mm_getcsr();
+    EXPECT_EQ(result(softmax_scale, k_scale), expected) << softmax_scale;
+    EXPECT_EQ(_mm_getcsr(), before);
+  }
+}
+#endif
+
 TEST(MsaCheck, ReportsMetadataThatTheOperatorsSurvive) {
   testing::AttendCall call;
   auto* seq_lens = static_cast<std::int32_t*>(const_cast<void*>(call.args.batch.seq_lens.data));
@@ -252,6 +298,80 @@ TEST(MsaCheck, ReportsMetadataThatTheOperatorsSurvive) {
   EXPECT_THAT(text,
               HasSubstr("'seq_lens' holds 1000 for request 1; allowed: 0 to max_seq_len = 130"));
   EXPECT_THAT(text, HasSubstr("'context_lens' holds 126 for prefill request 0"));
+}
+
+std::int32_t* values(const ConstTensor& view) {
+  return static_cast<std::int32_t*>(const_cast<void*>(view.data));
+}
+
+// Pages of blocks that no row selects may be gone.
+TEST(MsaCheck, AttendNeedsThePagesOfVisibleSelectedBlocksAlone) {
+  const ScopedEnv env("MSA_CHECK", "1");
+  testing::AttendCall
+      call;  // rows of requests 0, 1, 1, 1, the first of which see 2, 1, 1, 2 blocks
+  std::int32_t* const table = values(call.args.batch.block_table);
+  std::int32_t* const ids = values(call.args.selection);
+  const std::int64_t row = call.args.selection.shape[1] * call.args.selection.shape[2];
+  const auto text = [&] { return error_of([&] { attend(call.args); }); };
+  std::fill_n(ids, 4 * row, -1);
+  table[0] = table[2] = -1;
+  table[1] = table[3] = 4096;
+  EXPECT_NO_THROW(attend(call.args));
+  ids[3] = 1;            // of row 0
+  ids[row] = 1;          // not visible to row 1
+  ids[3 * row + 1] = 1;  // of row 3
+  ids[3 * row + 2] = 1;
+  EXPECT_THAT(text(), HasSubstr("'block_table' holds page 4096 in column 1 of request 0"));
+  EXPECT_THAT(text(), HasSubstr("'block_table' holds page 4096 in column 1 of request 1"));
+  EXPECT_THAT(text(), ::testing::Not(HasSubstr("column 0")));
+  // Without the mask row 1 sees the block as well; a narrow table has no such column.
+  ids[3 * row + 1] = ids[3 * row + 2] = -1;
+  EXPECT_THAT(text(), ::testing::Not(HasSubstr("of request 1")));
+  call.args.causal = false;
+  EXPECT_THAT(text(), HasSubstr("in column 1 of request 1"));
+  call.args.batch.block_table = call.args.batch.block_table.narrow(1, 0, 1);
+  EXPECT_THAT(text(), HasSubstr("'block_table' has 1 columns, but request 0 of 130 keys needs "
+                                "column 1"));
+  std::fill_n(ids, 4 * row, -1);
+  EXPECT_NO_THROW(attend(call.args));
+  // Of two shards the second holds block 1 in column 0.
+  call.args.kv_shard = {1, 2};
+  ids[0] = 0;
+  EXPECT_NO_THROW(attend(call.args));
+  ids[0] = 1;
+  EXPECT_THAT(text(), HasSubstr("'block_table' holds page -1 in column 0 of request 0"));
+}
+
+TEST(MsaCheck, TheIndexerNeedsThePagesOfAllVisibleBlocks) {
+  const ScopedEnv env("MSA_CHECK", "1");
+  testing::IndexCall call;
+  EXPECT_NO_THROW(index_blocks(call.args));
+  values(call.args.batch.block_table)[3] = -1;
+  EXPECT_THAT(error_of([&] { index_blocks(call.args); }),
+              HasSubstr("'block_table' holds page -1 in column 1 of request 1"));
+}
+
+TEST(MsaCheck, FactorsInMemoryAreWhatNumbersMustBe) {
+  const ScopedEnv env("MSA_CHECK", "1");
+  for (const auto& make : testing::call_makers()) {
+    for (std::size_t i = 0; i < make().scales.size(); ++i) {
+      for (const auto& [factor, text] :
+           {std::pair(std::nanf(""), "nan"), std::pair(-1.0f, "-1"), std::pair(0.0f, "0"),
+            std::pair(std::numeric_limits<float>::infinity(), "inf"), std::pair(2.0f, "")}) {
+        const testing::Call call = make();
+        const Tensor one = call.memory->dense(DType::f32, {1});
+        *one.ptr<float>() = factor;
+        *call.scales[i].scale = Scale(ConstTensor(one));
+        SCOPED_TRACE(call.op + " " + call.scales[i].name + " " + std::to_string(factor));
+        if (factor == 2.0f) {
+          EXPECT_NO_THROW(call.run());
+          continue;
+        }
+        EXPECT_THAT(error_of(call.run), HasSubstr("argument '" + call.scales[i].name + "' is " +
+                                                  text + "; allowed: one finite positive factor"));
+      }
+    }
+  }
 }
 
 TEST(MsaCheck, ReportsBoundsThatAreTooSmall) {

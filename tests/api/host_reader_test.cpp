@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "api/batch.h"
+#include "api/dispatch.h"
 #include "calls.h"
 #include "error_of.h"
 #include "scoped_env.h"
@@ -120,13 +121,34 @@ TEST_F(FarReader, ABatchIsCheckedAsOneOnTheHost) {
     *t = far(*t);
   }
   Checker check("attend");
-  check_batch_memory(check, reader_.read(batch), 4);
+  const BatchMetadata host = reader_.read(batch);
+  check_batch_memory(check, host);
+  check_visible_cells(check, host, 4);
   ASSERT_EQ(check.count(), 1U);
   try {
     check.raise();
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("'block_table' holds page 77 in column 1 of request 0"));
   }
+}
+
+TEST_F(FarReader, AFactorIsReadWhereItLies) {
+  const std::vector<float> factors = {0.5f, -1};
+  Checker check("attend");
+  check_factor(check, reader_, "k_scale",
+               Scale(far(ConstTensor::dense(factors.data(), DType::f32, {}))));
+  check_factor(check, reader_, "k_scale",
+               Scale(far(ConstTensor::dense(factors.data(), DType::f32, {1}))));
+  EXPECT_EQ(check.count(), 0U);
+  check_factor(check, reader_, "v_scale",
+               Scale(far(ConstTensor::dense(&factors[1], DType::f32, {1}))));
+  ASSERT_EQ(check.count(), 1U);
+  EXPECT_THAT(check.failures().front(), HasSubstr("argument 'v_scale' is -1; allowed: one finite"));
+  EXPECT_EQ(backend_.read, (std::vector<std::size_t>{4, 4, 4}));
+  backend_.captures = true;
+  check_factor(check, reader_, "v_scale",
+               Scale(far(ConstTensor::dense(&factors[1], DType::f32, {1}))));
+  EXPECT_EQ(check.count(), 1U);
 }
 
 TEST(MsaCheck, WithoutABackendForTheDeviceNothingIsRead) {

@@ -340,6 +340,28 @@ TEST(Validation, AWrongCountHidesNoOtherFault) {
   EXPECT_THAT(error_of([&] { attend(decodes.args); }), ::testing::Not(HasSubstr("'cu_seqlens_q'")));
 }
 
+// A product of a length that nobody has with a length of the selection.
+TEST(Validation, TheLengthOfDecodeRequestsIsCheckedWithoutAnyOfThem) {
+  testing::AttendCall call;
+  BatchMetadata& batch = call.args.batch;
+  batch.num_decodes = 0;
+  for (const std::int64_t m : {std::int64_t{0}, std::int64_t{1}, std::int64_t{16}}) {
+    batch.decode_query_len = m;
+    EXPECT_NO_THROW(attend(call.args)) << m;
+  }
+  for (const std::int64_t m : {std::int64_t{-1}, std::int64_t{17}, max_int64}) {
+    batch.decode_query_len = m;
+    const std::string text =
+        "'decode_query_len' is " + std::to_string(m) + "; allowed: at least 0 and at most 16";
+    EXPECT_THAT(error_of([&] { attend(call.args); }), HasSubstr(text));
+    EXPECT_THAT(error_of([&] { workspace_size(call.args); }), HasSubstr(text));
+    testing::IndexCall index;
+    index.args.batch.num_decodes = 0;
+    index.args.batch.decode_query_len = m;
+    EXPECT_THAT(error_of([&] { index_blocks(index.args); }), HasSubstr(text));
+  }
+}
+
 /// Calls broken in a number: the change and what the text must say.
 template <class CallType>
 struct NumberFault {
@@ -553,6 +575,174 @@ TEST(Validation, LayerStepNumbers) {
       "layer_step", [](const LayerStepArgs& args) { layer_step(args); }, testing::layer_step_parts);
 }
 
+/// A tensor of a step, which a test may put elsewhere.
+struct StepTensor {
+  const char* name;
+  bool written;
+  std::function<void(LayerStepArgs&, void*)> put;
+};
+
+std::vector<StepTensor> step_tensors(testing::Memory& memory) {
+  const auto split = [&memory](LayerStepArgs& a) {
+    a.write.kv_cache = KVCache(memory.dense(DType::bf16, {4, 2, 128, 128}),
+                               memory.dense(DType::bf16, {4, 2, 128, 128}));
+  };
+  const auto factor = [](void* p) { return Scale(ConstTensor::dense(p, DType::f32, {1})); };
+  return {
+      {"write.q_out", true, [](auto& a, void* p) { a.write.q_out.data = p; }},
+      {"write.kv_cache", true, [](auto& a, void* p) { a.write.kv_cache.packed.data = p; }},
+      {"write.k_cache", true,
+       [split](auto& a, void* p) {
+         split(a);
+         a.write.kv_cache.k.data = p;
+       }},
+      {"write.v_cache", true,
+       [split](auto& a, void* p) {
+         split(a);
+         a.write.kv_cache.v.data = p;
+       }},
+      {"write.index_q_out", true, [](auto& a, void* p) { a.write.index_q_out.data = p; }},
+      {"write.index_cache", true, [](auto& a, void* p) { a.write.index_cache.data = p; }},
+      {"index.selection", true, [](auto& a, void* p) { a.index.selection.data = p; }},
+      {"attend.out", true, [](auto& a, void* p) { a.attend.out.data = p; }},
+      {"attend.lse", true, [](auto& a, void* p) { a.attend.lse.data = p; }},
+      {"index.workspace", true,
+       [](auto& a, void* p) {
+         a.index.workspace = {p, 1 << 20};
+       }},
+      {"write.qkv", false, [](auto& a, void* p) { a.write.qkv.data = p; }},
+      {"write.positions", false, [](auto& a, void* p) { a.write.positions.data = p; }},
+      {"write.cos_sin", false, [](auto& a, void* p) { a.write.cos_sin.data = p; }},
+      {"write.q_norm", false, [](auto& a, void* p) { a.write.q_norm.data = p; }},
+      {"write.k_norm", false, [](auto& a, void* p) { a.write.k_norm.data = p; }},
+      {"write.index_q_norm", false, [](auto& a, void* p) { a.write.index_q_norm.data = p; }},
+      {"write.index_k_norm", false, [](auto& a, void* p) { a.write.index_k_norm.data = p; }},
+      {"write.slot_mapping", false, [](auto& a, void* p) { a.write.slot_mapping.data = p; }},
+      {"write.index_slot_mapping", false,
+       [](auto& a, void* p) { a.write.index_slot_mapping.data = p; }},
+      {"write.k_scale", false, [factor](auto& a, void* p) { a.write.k_scale = factor(p); }},
+      {"write.v_scale", false, [factor](auto& a, void* p) { a.write.v_scale = factor(p); }},
+      {"index.batch.seq_lens", false, [](auto& a, void* p) { a.index.batch.seq_lens.data = p; }},
+      {"index.batch.block_table", false,
+       [](auto& a, void* p) { a.index.batch.block_table.data = p; }},
+      {"index.batch.cu_seqlens_q", false,
+       [](auto& a, void* p) { a.index.batch.cu_seqlens_q.data = p; }},
+      {"index.batch.context_lens", false,
+       [](auto& a, void* p) { a.index.batch.context_lens.data = p; }},
+      {"attend.batch.seq_lens", false, [](auto& a, void* p) { a.attend.batch.seq_lens.data = p; }},
+      {"attend.batch.block_table", false,
+       [](auto& a, void* p) { a.attend.batch.block_table.data = p; }},
+      {"attend.batch.cu_seqlens_q", false,
+       [](auto& a, void* p) { a.attend.batch.cu_seqlens_q.data = p; }},
+      {"attend.batch.context_lens", false,
+       [](auto& a, void* p) { a.attend.batch.context_lens.data = p; }}};
+}
+
+// Three calls, each right by itself, in which one writes over what another reads.
+TEST(Validation, NothingThatAStepWritesSharesMemoryWithAnotherOfItsTensors) {
+  testing::LayerStepCall counted;
+  const std::size_t count = step_tensors(*counted.memory).size();
+  for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t j = i + 1; j < count; ++j) {
+      testing::LayerStepCall call;
+      const std::vector<StepTensor> tensors = step_tensors(*call.memory);
+      const StepTensor &first = tensors[i], &second = tensors[j];
+      // One cache, packed or not.
+      const bool both_caches = first.name == std::string("write.kv_cache") &&
+                               std::string(second.name).ends_with("_cache") &&
+                               !std::string(second.name).starts_with("write.index");
+      if (!first.written || both_caches) continue;
+      SCOPED_TRACE(std::string(first.name) + " over " + second.name);
+      const Tensor shared = call.memory->dense(DType::u8, {1 << 20});
+      second.put(call.args, shared.data);
+      if (first.name == std::string("write.k_cache") &&
+          second.name == std::string("write.v_cache")) {
+        call.args.write.kv_cache.k.data = shared.data;
+      } else {
+        first.put(call.args, shared.data);
+      }
+      expect_refused({"layer_step",
+                      {},
+                      [&] { layer_step(call.args); },
+                      call.memory,
+                      {},
+                      testing::layer_step_parts},
+                     {"shares memory with"});
+    }
+  }
+}
+
+TEST(Validation, OverlapsAcrossAStepAreReportedByTheNamesOfItsArguments) {
+  testing::LayerStepCall call;
+  LayerStepArgs& a = call.args;
+  a.index.selection.data = a.write.kv_cache.packed.data;
+  a.attend.lse.data = a.write.index_cache.data;
+  a.attend.out.data = const_cast<void*>(a.write.qkv.data);
+  a.write.q_out.data = const_cast<void*>(a.index.batch.block_table.data);
+  a.write.norm_eps = -1;
+  expect_refused(
+      {"layer_step", {}, [&] { layer_step(a); }, call.memory, {}, testing::layer_step_parts},
+      {"layer_step: argument 'write.kv_cache' shares memory with 'index.selection' (",
+       "layer_step: argument 'write.index_cache' shares memory with 'attend.lse' (",
+       "layer_step: argument 'attend.out' shares memory with 'write.qkv' (",
+       "layer_step: argument 'write.q_out' shares memory with "
+       "'index.batch.block_table' (",
+       "write_cache: argument 'norm_eps' is -1"});
+}
+
+/// A call whose workspace lies over one of its inputs, whatever the workspace is needed for.
+template <class CallType, class Run>
+void expect_workspace_apart(const char* op, Run run,
+                            const std::vector<std::pair<const char*, const void*>>& inputs,
+                            CallType& call) {
+  for (const auto& [name, data] : inputs) {
+    SCOPED_TRACE(std::string(op) + " " + name);
+    call.args.workspace = {const_cast<void*>(data), 64};
+    expect_refused({op, {}, [&] { run(call.args); }, call.memory},
+                   {std::string("'workspace' shares memory with '") + name + "'"});
+  }
+}
+
+TEST(Validation, AWorkspaceLiesOverNoInput) {
+  testing::AttendCall attend_call;
+  AttendArgs& a = attend_call.args;
+  a.k_scale = Scale(ConstTensor(attend_call.memory->dense(DType::f32, {1})));
+  a.v_scale = Scale(ConstTensor(attend_call.memory->dense(DType::f32, {1})));
+  const auto batch = [](const BatchMetadata& b,
+                        std::vector<std::pair<const char*, const void*>> all) {
+    all.insert(all.end(), {{"seq_lens", b.seq_lens.data},
+                           {"block_table", b.block_table.data},
+                           {"cu_seqlens_q", b.cu_seqlens_q.data},
+                           {"context_lens", b.context_lens.data}});
+    return all;
+  };
+  expect_workspace_apart(
+      "attend", [](const auto& args) { attend(args); },
+      batch(a.batch, {{"q", a.q.data},
+                      {"kv_cache", a.kv_cache.packed.data},
+                      {"selection", a.selection.data},
+                      {"k_scale", a.k_scale.tensor.data},
+                      {"v_scale", a.v_scale.tensor.data}}),
+      attend_call);
+  testing::IndexCall index_call;
+  const IndexArgs& i = index_call.args;
+  expect_workspace_apart(
+      "index_blocks", [](const auto& args) { index_blocks(args); },
+      batch(i.batch, {{"index_q", i.index_q.data}, {"index_cache", i.index_cache.data}}),
+      index_call);
+  testing::ScoresCall scores_call;
+  const IndexScoresArgs& s = scores_call.args;
+  expect_workspace_apart(
+      "index_scores", [](const auto& args) { index_scores(args); },
+      batch(s.batch, {{"index_q", s.index_q.data}, {"index_cache", s.index_cache.data}}),
+      scores_call);
+  testing::SelectCall select_call;
+  const SelectArgs& c = select_call.args;
+  expect_workspace_apart(
+      "select_blocks", [](const auto& args) { select_blocks(args); },
+      {{"scores", c.scores.data}, {"valid_blocks", c.valid_blocks.data}}, select_call);
+}
+
 TEST(Validation, InsertNumbers) {
   using Fault = NumberFault<testing::InsertCall>;
   const float nan = std::numeric_limits<float>::quiet_NaN();
@@ -693,6 +883,28 @@ TEST(Validation, MergeOverlaps) {
   EXPECT_NO_THROW(merge_states(in_place.args));
 }
 
+// In place is a matter of where the elements are: not of strides that lead nowhere, nor of what a
+// view carries past its rank.
+TEST(Validation, AViewIsTheSameWhateverItCarriesBesidesItsElements) {
+  testing::MergeCall call;
+  MergeArgs& a = call.args;
+  for (ConstTensor* t : {&a.out_a, &a.lse_a, &a.out_b, &a.lse_b}) t->shape[0] = 1;
+  a.out = Tensor(const_cast<void*>(a.out_a.data), DType::bf16, {1, 2, 128}, {7, 128, 1});
+  a.lse = Tensor(const_cast<void*>(a.lse_a.data), DType::f32, {1, 2}, {max_int64, 1});
+  for (Tensor* t : {&a.out, &a.lse}) {
+    for (int dim = t->rank; dim < Tensor::max_rank; ++dim) t->shape[dim] = t->stride[dim] = 99;
+  }
+  EXPECT_NO_THROW(merge_states(a));
+  a.out.stride[1] = 256;
+  EXPECT_THAT(error_of([&] { merge_states(a); }), HasSubstr("'out' shares memory with 'out_a'"));
+
+  testing::AttendCall attend_call;
+  attend_call.args.kv_cache = KVCache(attend_call.memory->dense(DType::bf16, {4, 2, 128, 128}),
+                                      attend_call.memory->dense(DType::bf16, {4, 2, 128, 128}));
+  attend_call.args.kv_cache.v.shape[4] = 99;
+  EXPECT_NO_THROW(attend(attend_call.args));
+}
+
 TEST(Validation, PageShapes) {
   using Fault = NumberFault<testing::CopyCall>;
   expect_number_faults<testing::CopyCall>(
@@ -725,6 +937,12 @@ TEST(Validation, PageShapes) {
                   c.args.src = c.memory->dense(DType::bf16, {3, 128, 256});
                 },
                 "'src' has 256 elements a row; allowed: 128"},
+          Fault{[](auto& c) {
+                  c.args.src = c.memory->dense(DType::bf16, {3, 1, 1, 128, 256});
+                },
+                "'src' has 5 dimensions; expected [pages, 128, 128] or [pages, Hkv, 128, 256]"},
+          Fault{[](auto& c) { c.args.src.rank = 99; },
+                "'src' has rank 99; allowed: that of [pages, 128, 128] or [pages, Hkv, 128, 256]"},
           Fault{[](auto& c) {
                   c.args.pairs = c.memory->dense(DType::i64, {2, 3});
                 },

@@ -66,7 +66,21 @@ TEST(Bench, FlopsCountVisibleSelectedKeys) {
   const Work work = attend_work(w, requests, ids);
   EXPECT_DOUBLE_EQ(work.flops, 4.0 * 16 * 128 * 200);
   EXPECT_DOUBLE_EQ(work.bytes, 2 * 128 * 256 * 2.0 + 2 * 16 * 128 * 2.0);
-  EXPECT_DOUBLE_EQ(index_work(w, requests).flops, 2.0 * 128 * 200);
+}
+
+// Rows of up to 16 blocks choose all of them, and their keys are not read.
+TEST(Bench, IndexWorkCountsTheKeysOfRowsThatMustChoose) {
+  const auto work = [](const Workload& w) { return index_work(w, Requests(w, 100, 1)); };
+  const double row_bytes = 2.0 * 128 + 4.0 * 16;
+  Workload w{.op = WorkloadOp::index, .m = 2, .batch = 3, .context = 2049};
+  EXPECT_DOUBLE_EQ(work(w).flops, 3 * 2.0 * 128 * 2049);  // of each request's second row
+  EXPECT_DOUBLE_EQ(work(w).bytes, 3 * 2049 * 128 * 2.0 + 6 * row_bytes);
+  w.context = 2048;
+  EXPECT_DOUBLE_EQ(work(w).flops, 0);
+  EXPECT_DOUBLE_EQ(work(w).bytes, 6 * row_bytes);
+  const Workload prefill{.op = WorkloadOp::index, .kv = DType::e4m3, .tokens = 4, .context = 2046};
+  EXPECT_DOUBLE_EQ(work(prefill).flops, 2.0 * 128 * (2049 + 2050));
+  EXPECT_DOUBLE_EQ(work(prefill).bytes, 2050 * 128.0 + 4 * row_bytes);
 }
 
 TEST(Bench, BatchesFollowTheWorkload) {
@@ -113,6 +127,33 @@ TEST(Bench, WrongShapesAreRefused) {
   refused([](ShapeOptions& o) { o.layout = {"HNB"}; });
   refused([](ShapeOptions& o) { o.keep = {1.5}; });
   refused([](ShapeOptions& o) { o.batch = {0}; });
+}
+
+TEST(Bench, AShapeThatNoCaseTakesIsRefused) {
+  const auto failures = [](const std::string& op, const ShapeOptions& options) {
+    try {
+      shaped(default_grid(), op, options);
+    } catch (const Error& error) {
+      return error.failures();
+    }
+    return std::vector<std::string>();
+  };
+  ShapeOptions options;
+  options.tokens = {5};
+  options.keep = {0.5};
+  EXPECT_EQ(failures("decode", options),
+            (std::vector<std::string>{
+                "bench: --tokens has no use with decode; allowed with prefill, index, write, layer",
+                "bench: --keep has no use with decode; allowed with prefill"}));
+  EXPECT_TRUE(failures("prefill", options).empty());
+  EXPECT_TRUE(failures("all", options).empty());
+  options = {};
+  options.m = {2};
+  options.batch = {0};
+  const std::vector<std::string> found = failures("write", options);
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0], "bench: --m has no use with write; allowed with decode, index, layer");
+  EXPECT_NE(found[1].find("'batch' is 0"), std::string::npos);
 }
 
 TEST(Bench, AWrongShapeIsSaidOnceNotOnceACase) {

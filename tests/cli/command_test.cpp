@@ -81,7 +81,7 @@ TEST(Command, NumbersThatDoNotFitAreRefusedWithWhatIsAllowed) {
        "1 to " + count,
        {"9223372036854775808", "0", "-1", "2x", "1e3"}},
       {"replay no.jsonl", {"--draft"}, "0 to 15", {"16", "-1", "18446744073709551616"}},
-      {"replay no.jsonl", {"--threads"}, "1 to 2147483647", {"2147483648", "0", "-1"}},
+      {"replay no.jsonl", {"--threads"}, "1 to 4096", {"4097", "0", "-1"}},
       {"replay no.jsonl", {"--budget-seconds"}, "0.001 to ", {"nan", "inf", "0", "-1", "soon"}},
       {"bench decode", {"--seed"}, "0 to " + any, {"18446744073709551616", "-1", "1,-1"}},
       {"bench decode",
@@ -261,7 +261,9 @@ TEST(Command, BenchReportsEveryOperator) {
   for (const json& entry : report.at("cases")) {
     ops.insert(entry.at("workload").at("op").get<std::string>());
     for (const char* key : {"median_s", "p10_s", "p90_s", "gflops", "gbps", "percent_of_limit"}) {
-      EXPECT_GT(entry.at(key), 0) << key;
+      // Of contexts as short as these the indexer chooses all blocks without a product.
+      const bool none = entry.at("workload").at("op") == "index" && std::string(key) == "gflops";
+      EXPECT_EQ(entry.at(key) > 0, !none) << key;
     }
     EXPECT_TRUE(has(entry.at("command"), "msa bench "));
   }

@@ -114,6 +114,18 @@ TEST_F(ReplayCommand, ServesAnAzureTraceAndDrawsIt) {
   EXPECT_EQ(Json::parse(read_text(report))["scheduler"]["cached_tokens"], 0);
 }
 
+TEST_F(ReplayCommand, ADrawingOnStdoutIsAllThatIsThere) {
+  const std::string arguments = "replay " + mooncake() + " --requests 1 --shard 4/1 --plot -";
+  const ProgramResult outcome = run_msa(arguments);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out.rfind("<svg ", 0), 0u) << outcome.out.substr(0, 200);
+  EXPECT_EQ(outcome.out.find("digest   "), std::string::npos);
+  const ProgramResult both = run_msa(arguments + " --json");
+  EXPECT_EQ(both.code, 2);
+  EXPECT_EQ(both.out, "");
+  EXPECT_NE(both.err.find("replay: --plot and --json cannot share stdout"), std::string::npos);
+}
+
 TEST_F(ReplayCommand, WithoutADeviceSaysWhy) {
   const std::string arguments = "replay " + mooncake() + " --all --shard 4/1";
   for (const char* device : {"cuda", "cuda:0"}) {
@@ -149,6 +161,9 @@ TEST_F(ReplayCommand, RefusesWrongUseInWords) {
       {trace + " --all --layout ABC", "'layout' is 'ABC'; allowed: LBHNC"},
       {trace + " --all --draft 16", "--draft: is '16'; allowed: whole numbers from 0 to 15"},
       {trace + " --all --pages 5", "'pages' is 5; allowed: at least 13, for request 0"},
+      {trace + " --all --pages 1000000000", "'pages' is 1000000000, caches of "},
+      {trace + " --all --threads 5000",
+       "--threads: is '5000'; allowed: whole numbers from 1 to 4096"},
       {trace + " --all --chunk 0", "--chunk: is '0'; allowed: whole numbers from 1"},
       {"", "trace is required"}};
   for (const Case& c : cases) {

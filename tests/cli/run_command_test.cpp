@@ -129,6 +129,34 @@ TEST(RunCommand, ShapeErrorsNameTensorShapeAndExpectation) {
       << result.err;
 }
 
+TEST(RunCommand, WritesNoTensorsToStdout) {
+  Inputs inputs = batch(DType::bf16, {7, 2, 128, 256});
+  inputs.integers("selection", std::vector<std::int32_t>(7, 0), {7, 1, 1});
+  const std::string command =
+      "run " + inputs.write("stdout.safetensors") + " --device cpu --output ";
+  for (const char* output : {"-", "''"}) {
+    const ProgramResult result = run_msa(command + output);
+    EXPECT_EQ(result.code, 2) << output;
+    EXPECT_EQ(result.out, "");
+    EXPECT_NE(result.err.find("run: --output is '"), std::string::npos) << result.err;
+    EXPECT_FALSE(std::filesystem::exists("-"));
+  }
+}
+
+TEST(RunCommand, WrongSettingsDoNotHideEachOther) {
+  Inputs inputs = batch(DType::bf16, {7, 2, 128, 256});
+  inputs.random("index_q", DType::bf16, {7, 2, 128});
+  inputs.random("index_k", DType::bf16, {7, 128, 128});
+  const ProgramResult result =
+      run_msa("run " + inputs.write("settings.safetensors") +
+              " -o /dev/null --topk 65 --k-scale -1 --softmax-scale nan --decode-query-len 17");
+  EXPECT_EQ(result.code, 2);
+  for (const char* words : {"'topk' is 65; allowed: 1 to 64", "'k_scale' is '-1'; allowed",
+                            "'softmax_scale' is 'nan'; allowed", "'decode_query_len' is 17"}) {
+    EXPECT_NE(result.err.find(words), std::string::npos) << words << "\n" << result.err;
+  }
+}
+
 TEST(RunCommand, ReportsAsJson) {
   Inputs inputs = batch(DType::bf16, {7, 2, 128, 256});
   inputs.integers("selection", std::vector<std::int32_t>(7, 0), {7, 1, 1});

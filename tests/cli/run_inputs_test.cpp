@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <limits>
 
 #include "msa/error.h"
 #include "scratch.h"
@@ -199,6 +200,98 @@ TEST(RunInputs, WrongSettingsAreRefused) {
   for (const auto& [key, value] : wrong) {
     EXPECT_NE(refusal(mixed_batch(), {{key, value}}), "") << key;
   }
+}
+
+/// The mixed batch with an indexer in the place of its selection.
+RunFile indexed_batch() {
+  RunFile file = mixed_batch();
+  file.remove("selection");
+  file.zeros("index_q", DType::bf16, {5, 1, 128});
+  file.zeros("index_k", DType::bf16, {4, 128, 128});
+  return file;
+}
+
+TEST(RunInputs, AWrongValueOfASettingHidesNoOther) {
+  expect_words(refusal(indexed_batch(), {{"topk", "65"},
+                                         {"init_blocks", "2147483648"},
+                                         {"local_blocks", "-1"},
+                                         {"softmax_scale", "nan"},
+                                         {"k_scale", "-1"},
+                                         {"v_scale", "0"},
+                                         {"kv_shard", "0/2000000000"},
+                                         {"causal", "x"},
+                                         {"decode_query_len", "17"}}),
+               {"setting 'topk' is 65; allowed: 1 to 64",
+                "setting 'init_blocks' is 2147483648; allowed: 0 to 2147483647",
+                "setting 'local_blocks' is -1; allowed: 0 to 2147483647",
+                "setting 'softmax_scale' is 'nan'; allowed: a finite number",
+                "setting 'k_scale' is '-1'; allowed: a finite positive number",
+                "setting 'v_scale' is '0'; allowed: a finite positive number",
+                "setting 'kv_shard' is '0/2000000000'; expected RANK/WORLD with 0 ≤ RANK < WORLD ≤ "
+                "1073741824",
+                "setting 'causal' is 'x'; expected 0 or 1",
+                "setting 'decode_query_len' is 17; allowed: 1 to 16 (pass the rows of longer "
+                "requests as prefill, by 'cu_seqlens_q')"});
+  for (const char* wrong : {"0", "-1", "17"}) {
+    expect_words(refusal(mixed_batch(), {{"decode_query_len", wrong}}),
+                 {"setting 'decode_query_len' is ", wrong, "; allowed: 1 to 16"});
+  }
+}
+
+TEST(RunInputs, LengthsAndRowsThatDoNotFitAreNamed) {
+  RunFile file = mixed_batch();
+  file.integers("seq_lens", {130, 5, std::numeric_limits<std::int32_t>::min()}, {3});
+  expect_words(refusal(file), {"tensor 'seq_lens' (shape [3]) holds -2147483648 at position 2; "
+                               "allowed: 0 or more"});
+
+  file = mixed_batch();
+  file.integers("selection", std::vector<std::int32_t>(6 * 16, -1), {6, 1, 16});
+  expect_words(refusal(file, {{"k_scale", "0"}}),
+               {"tensor 'selection' has shape [6, 1, 16]; expected T = 5 rows, as tensor 'q' has",
+                "setting 'k_scale' is '0'"});
+  file = indexed_batch();
+  file.zeros("index_q", DType::bf16, {6, 1, 128});
+  expect_words(refusal(file), {"tensor 'index_q' has shape [6, 1, 128]; expected T = 5 rows"});
+
+  file = mixed_batch();
+  file.remove("cu_seqlens_q");
+  file.integers("seq_lens", {500, 500}, {2});
+  file.integers("block_table", {0, 1, 2, 3, 3, 2, 1, 0}, {2, 4});
+  file.zeros("q", DType::bf16, {34, 4, 128});
+  file.integers("selection", std::vector<std::int32_t>(34, -1), {34, 1, 1});
+  expect_words(refusal(file), {"2 decode requests share 34 rows of tensor 'q', 17 each; allowed: 1 "
+                               "to 16 (pass the rows of longer requests as prefill"});
+}
+
+TEST(RunInputs, ATableThatIsMadeUpHasPagesForAllKeys) {
+  RunFile file;
+  file.zeros("q", DType::bf16, {2, 4, 128});
+  file.zeros("kv_cache", DType::bf16, {3, 1, 128, 256});
+  file.zeros("selection", DType::i32, {2, 1, 3});
+  file.integers("seq_lens", {384}, {1});
+  const SafetensorsFile fits = file.open();
+  EXPECT_NO_THROW(RunProblem(fits, {}));
+  file.integers("seq_lens", {385}, {1});
+  expect_words(refusal(file),
+               {"there is no tensor 'block_table', and the 3 pages of the cache hold "
+                "fewer keys than the 385 of tensor 'seq_lens'"});
+  // Of two shards each holds every other block.
+  const SafetensorsFile shard = file.open();
+  EXPECT_NO_THROW(RunProblem(shard, {{"kv_shard", "1/2"}}));
+}
+
+TEST(RunInputs, EmptyTensorsLieAnywhere) {
+  RunFile file;
+  file.zeros("odd", DType::u8, {1});  // what follows starts at an odd byte
+  file.zeros("q", DType::bf16, {0, 4, 128});
+  file.zeros("kv_cache", DType::bf16, {0, 1, 128, 256});
+  file.integers("seq_lens", {}, {0});
+  file.integers("block_table", {}, {0, 0});
+  file.integers("selection", {}, {0, 1, 3});
+  const SafetensorsFile opened = file.open();
+  RunProblem problem(opened, {});
+  EXPECT_NO_THROW(problem.run());
+  EXPECT_EQ(problem.outputs().front().view.shape[0], 0);
 }
 
 TEST(RunInputs, UnreadTensorsAreReported) {

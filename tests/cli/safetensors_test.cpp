@@ -68,6 +68,21 @@ TEST(Safetensors, AlignsTensorsThatLieAtOddAddresses) {
   EXPECT_EQ(first, 0x0101010101010101);
 }
 
+// A tensor of no elements is one of any address all the same, and a call checks it.
+TEST(Safetensors, AlignsEmptyTensorsToo) {
+  const std::string image = image_of(R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},)"
+                                     R"("b":{"dtype":"I64","shape":[0,7],"data_offsets":[3,3]},)"
+                                     R"("c":{"dtype":"BF16","shape":[0],"data_offsets":[3,3]}})",
+                                     3);
+  const SafetensorsFile file = parse(image);
+  for (const auto& [name, element] : {std::pair("b", 8U), std::pair("c", 2U)}) {
+    const auto bytes = file.find(name)->bytes;
+    EXPECT_TRUE(bytes.empty());
+    EXPECT_NE(bytes.data(), nullptr);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(bytes.data()) % element, 0U);
+  }
+}
+
 TEST(Safetensors, RefusesABrokenFrame) {
   EXPECT_NE(refusal("abc").find("has 3 bytes"), std::string::npos);
   EXPECT_NE(refusal(std::string(8, '\xff')).find("gives its header"), std::string::npos);

@@ -63,24 +63,20 @@ class SuitesTest : public testing::Test {
   std::vector<std::string> suites_;
 };
 
-/// The decode grid rotates its dimensions over the cells: every two values of two dimensions must
-/// meet in some cell, or a fault that needs both would go unseen.
+/// A dimension of a grid: what its values are in the names of cells.
+using Dimension = std::vector<std::string>;
+
+/// The grids rotate their dimensions over the cells: every two values of two dimensions must meet
+/// in some cell, or a fault that needs both would go unseen.
 class PairsTest : public testing::Test {
  public:
-  explicit PairsTest(std::vector<std::string> names) : names_(std::move(names)) {}
+  PairsTest(std::vector<std::string> names, std::vector<Dimension> dimensions)
+      : names_(std::move(names)), dimensions_(std::move(dimensions)) {}
   void TestBody() override {
-    const std::vector<std::vector<std::string>> dimensions = {
-        {",64/4 heads", ",32/2 heads", ",16/1 heads", ",8/1 heads", ",4/1 heads", ",9/3 heads",
-         ",12/1 heads", ",24/2 heads", ",4/4 heads", ",8/4 heads", ",20/4 heads", ",24/4 heads"},
-        {", m 1,", ", m 2,", ", m 3,", ", m 4,", ", m 8,", ", m 16,"},
-        {", 0 padding rows", ", 2 padding rows"},
-        {", q bf16", ", q f16"},
-        {", kv bf16", ", kv f16", ", kv e4m3", ", kv e5m2"},
-        {", LBHNC", ", LBNHC", ", LHBNC", ", BLHNC", ", BLNHC", ", BHLNC"}};
-    for (std::size_t i = 0; i < dimensions.size(); ++i) {
-      for (std::size_t j = i + 1; j < dimensions.size(); ++j) {
-        for (const std::string& a : dimensions[i]) {
-          for (const std::string& b : dimensions[j]) {
+    for (std::size_t i = 0; i < dimensions_.size(); ++i) {
+      for (std::size_t j = i + 1; j < dimensions_.size(); ++j) {
+        for (const std::string& a : dimensions_[i]) {
+          for (const std::string& b : dimensions_[j]) {
             const bool met = std::any_of(names_.begin(), names_.end(), [&](const std::string& n) {
               return ("," + n).find(a) != std::string::npos && n.find(b) != std::string::npos;
             });
@@ -93,10 +89,33 @@ class PairsTest : public testing::Test {
 
  private:
   std::vector<std::string> names_;
+  std::vector<Dimension> dimensions_;
 };
 
+/// Of both grids: rows of padding, types and layouts.
+std::vector<Dimension> with_common(std::vector<Dimension> dimensions) {
+  dimensions.insert(dimensions.end(),
+                    {{", 0 padding rows", ", 2 padding rows"},
+                     {", q bf16", ", q f16"},
+                     {", kv bf16", ", kv f16", ", kv e4m3", ", kv e5m2"},
+                     {", LBHNC", ", LBNHC", ", LHBNC", ", BLHNC", ", BLNHC", ", BHLNC"}});
+  return dimensions;
+}
+
+std::vector<Dimension> decode_dimensions() {
+  return with_common(
+      {{",64/4 heads", ",32/2 heads", ",16/1 heads", ",8/1 heads", ",4/1 heads", ",9/3 heads",
+        ",12/1 heads", ",24/2 heads", ",4/4 heads", ",8/4 heads", ",20/4 heads", ",24/4 heads"},
+       {", m 1,", ", m 2,", ", m 3,", ", m 4,", ", m 8,", ", m 16,"}});
+}
+
+/// Without the heads, which have fewer cells each than there are layouts.
+std::vector<Dimension> prefill_dimensions() {
+  return with_common({{", 129/257 x2", ", 65,129,257 of", ", 300 at"}, {", invariant", ", free"}});
+}
+
 void register_all(bool chosen_set_only) {
-  std::vector<std::string> suites, decode_cells;
+  std::vector<std::string> suites, decode_cells, prefill_cells;
   std::vector<Target> all_targets = targets();
   if (chosen_set_only) {
     const std::string chosen = "cpu-" + cpu_info().isa;
@@ -107,6 +126,7 @@ void register_all(bool chosen_set_only) {
     const std::string suite = c.op + "_" + c.group;
     if (suites.empty() || suites.back() != suite) suites.push_back(suite);
     if (suite == "attend_decode") decode_cells.push_back(c.name);
+    if (suite == "attend_prefill") prefill_cells.push_back(c.name);
     for (const Target& target : all_targets) {
       if (!applies(c, target)) continue;
       testing::RegisterTest(suite.c_str(), plain(c.name + "/" + target.name).c_str(), nullptr,
@@ -117,8 +137,13 @@ void register_all(bool chosen_set_only) {
   testing::RegisterTest("conformance", "every suite has a ctest entry", nullptr, nullptr, __FILE__,
                         __LINE__, [suites]() -> testing::Test* { return new SuitesTest(suites); });
   testing::RegisterTest("conformance", "every two values of two dimensions meet in a decode cell",
-                        nullptr, nullptr, __FILE__, __LINE__,
-                        [decode_cells]() -> testing::Test* { return new PairsTest(decode_cells); });
+                        nullptr, nullptr, __FILE__, __LINE__, [decode_cells]() -> testing::Test* {
+                          return new PairsTest(decode_cells, decode_dimensions());
+                        });
+  testing::RegisterTest("conformance", "every two values of two dimensions meet in a prefill cell",
+                        nullptr, nullptr, __FILE__, __LINE__, [prefill_cells]() -> testing::Test* {
+                          return new PairsTest(prefill_cells, prefill_dimensions());
+                        });
 }
 
 #ifdef MSA_TEST_ADDRESS_SANITIZER

@@ -216,6 +216,7 @@ void handle(Handles& handles, BatchMetadata& b) {
   handles.view(b.block_table);
   handles.number(b.max_query_len);
   handles.number(b.max_seq_len);
+  if (b.num_decodes == 0) handles.number(b.decode_query_len);  // of nobody's rows: any number
 }
 
 /// What a size query asked for, or now and then less: the call must notice. Only what is handed

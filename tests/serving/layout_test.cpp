@@ -176,6 +176,16 @@ TEST(SparseBackend, RefusesOtherBlockSizesNamingBothNumbers_Report15) {
 
 TEST(SparseBackend, CacheShapeIsPagesHeadsTokensContent) {
   EXPECT_EQ(SparseBackend::kv_cache_shape(512, 4), (std::array<std::int64_t, 4>{512, 4, 128, 256}));
+  EXPECT_EQ(SparseBackend::kv_cache_shape(0, 1)[0], 0);
+  try {
+    SparseBackend::kv_cache_shape(-1, 0);
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(
+        error.failures(),
+        (std::vector<std::string>{"SparseBackend: argument 'pages' is -1; allowed: 0 or more",
+                                  "SparseBackend: argument 'kv_heads' is 0; allowed: 1 or more"}));
+  }
   EXPECT_STREQ(SparseBackend::name(), "MSA_SPARSE");
 }
 

@@ -24,6 +24,8 @@ const verify::Target& host();
 struct StepSpec {
   std::vector<std::int32_t> query_lens;
   std::vector<std::int32_t> seq_lens;
+  Scale k_scale{};
+  Scale v_scale{};
   std::int64_t threshold = 1;
   std::int64_t padding = 0;  // T − sum of query_lens
   std::int64_t q_heads = 8;
@@ -34,8 +36,6 @@ struct StepSpec {
   DType q_type = DType::bf16;
   DType kv_type = DType::bf16;
   KVLayout layout = KVLayout::LBHNC;
-  Scale k_scale{};
-  Scale v_scale{};
   Poison poison = Poison::nan;  // of all that no row owns
   std::uint64_t seed = 1;       // of the contents
   std::uint64_t page_seed = 1;  // of the order of the pages

@@ -126,6 +126,47 @@ TEST_P(CpuAttend, AHugeLogitWeighsOneBesideItself) {
   }
 }
 
+// Logits of base 2 are 1.44 times as large: those would pass the end of f32 here, and so would the
+// products of a row that was scaled by more than the factor of its logits.
+TEST_P(CpuAttend, LogitsUpToTheEndOfF32AreFinite) {
+  struct Size {
+    double q;
+    float scale;
+  };
+  for (const Size& size : {Size{1.7e38, 1.7f}, Size{2.3e38, 1.4f}, Size{3.3e38, 1.0f}}) {
+    for (const double other : {0.5, -1.0}) {
+      for (const std::int32_t length : {2, 700}) {  // one group of blocks and two
+        SCOPED_TRACE(::testing::Message() << size.q << " " << other << " " << length);
+        AttendCase c({.decode_lens = {length}, .prefill_lens = {{1, length}}});
+        for (std::int64_t i = 0; i < c.tokens * 16 * 128; ++i) {
+          store(DType::bf16, c.q.data(), i, i % 128 == 0 ? size.q : 0);
+        }
+        for (std::int64_t request : {0, 1}) {
+          for (std::int64_t key = 0; key < length; ++key) {
+            const bool last = key == length - 1;
+            const std::int64_t at = c.key_slot(request, key);
+            store(DType::bf16, c.cache.data(), at, last ? 1 : other);
+            for (std::int64_t d = 128; d < 256; ++d) {
+              store(DType::bf16, c.cache.data(), at + d, last ? 1 : 2);
+            }
+          }
+        }
+        for (std::size_t i = 0; i < c.selection.size(); ++i) {
+          c.selection[i] = static_cast<std::int32_t>(i % 16);
+        }
+        AttendArgs args = c.args();
+        args.softmax_scale = size.scale;
+        c.run(args);
+        const double logit = load(DType::bf16, c.q.data(), 0) * args.softmax_scale;
+        for (std::int64_t row = 0; row < c.tokens * 16; ++row) {
+          ASSERT_EQ(load(DType::bf16, c.out.data(), row * 128), 1.0);
+          ASSERT_NEAR(c.lse[row], logit, std::ldexp(logit, -20));
+        }
+      }
+    }
+  }
+}
+
 TEST_P(CpuAttend, NonCausalRowsSeeAllKeys) {
   AttendCase c({.m = 2, .decode_lens = {1, 400}, .prefill_lens = {{9, 300}}});
   AttendArgs args = c.args();

@@ -72,6 +72,36 @@ void spread(std::vector<Workload>& workloads, const std::vector<Value>& values, 
   workloads = std::move(all);
 }
 
+/// Lengths and shares that not one of the workloads takes: a table of other shapes than those asked
+/// for would look like the answer.
+std::vector<std::string> useless(const std::vector<Workload>& workloads, const std::string& op,
+                                 const ShapeOptions& options) {
+  using enum WorkloadOp;
+  struct Shape {
+    const char* option;
+    bool given;
+    std::vector<WorkloadOp> takers;
+  };
+  const Shape shapes[] = {{"--m", !options.m.empty(), {decode, index, layer}},
+                          {"--tokens", !options.tokens.empty(), {prefill, index, write, layer}},
+                          {"--keep", !options.keep.empty(), {prefill}}};
+  std::vector<std::string> failures;
+  for (const Shape& shape : shapes) {
+    const auto takes = [&](const Workload& w) {
+      return std::find(shape.takers.begin(), shape.takers.end(), w.op) != shape.takers.end();
+    };
+    if (!shape.given || workloads.empty() ||
+        std::any_of(workloads.begin(), workloads.end(), takes)) {
+      continue;
+    }
+    std::vector<std::string> names;
+    for (const WorkloadOp taker : shape.takers) names.emplace_back(name(taker));
+    failures.push_back(fmt::format("bench: {} has no use with {}; allowed with {}", shape.option,
+                                   op, fmt::join(names, ", ")));
+  }
+  return failures;
+}
+
 }  // namespace
 
 bool ShapeOptions::any() const {
@@ -106,6 +136,7 @@ std::vector<Workload> shaped(const std::vector<Workload>& grid, const std::strin
   for (const Workload& workload : grid) {
     if (op == "all" || op == name(workload.op)) workloads.push_back(workload);
   }
+  std::vector<std::string> failures = useless(workloads, op, options);
   spread(workloads, options.shard, set_shard);
   spread(workloads, options.kv, set_kv);
   spread(workloads, options.layout, set_layout);
@@ -120,7 +151,6 @@ std::vector<Workload> shaped(const std::vector<Workload>& grid, const std::strin
   spread(workloads, options.seed, [](Workload& w, std::uint64_t v) { w.seed = v; });
 
   std::vector<Workload> distinct;
-  std::vector<std::string> failures;
   std::set<std::string> known;  // a wrong option breaks every case alike: its first one says so
   for (const Workload& workload : workloads) {
     if (std::find(distinct.begin(), distinct.end(), workload) != distinct.end()) continue;

@@ -33,7 +33,7 @@ struct ShapeOptions {
 std::vector<Workload> default_grid();
 
 /// The workloads of `op` ("all" = every one), in the given shapes, each once.
-/// \throws Error naming a shape that no operator takes.
+/// \throws Error naming a shape that no operator takes, or none of the operators asked for.
 std::vector<Workload> shaped(const std::vector<Workload>& grid, const std::string& op,
                              const ShapeOptions& options);
 

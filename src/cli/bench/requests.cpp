@@ -178,13 +178,18 @@ Work attend_work(const Workload& w, const Requests& requests, std::span<const st
 }
 
 Work index_work(const Workload& w, const Requests& requests) {
+  // A row whose blocks all fit its list chooses them whatever their scores.
+  const auto scored = [&](std::int64_t row) {
+    const std::int64_t visible = requests.position(row) + 1;
+    return blocks_of(visible) > generated_topk ? visible : 0;
+  };
   double keys = 0;
-  for (std::int64_t row = 0; row < w.rows(); ++row) {
-    keys += static_cast<double>(requests.position(row) + 1);
-  }
+  for (std::int64_t row = 0; row < w.rows(); ++row) keys += static_cast<double>(scored(row));
   const double heads = static_cast<double>(w.hkv);
+  // Requests are alike, and the last row of one sees all of its keys.
+  const std::int64_t request_keys = w.rows() > 0 ? scored(w.rows() - 1) : 0;
   const double key_bytes =
-      static_cast<double>(w.batch * w.seq_len()) * head_dim * bytes_of(index_type(w));
+      static_cast<double>(w.batch * request_keys) * head_dim * bytes_of(index_type(w));
   const double row_bytes = heads * (head_dim * 2.0 + 4.0 * generated_topk);  // index_q, ids
   return {2.0 * heads * head_dim * keys, key_bytes + static_cast<double>(w.rows()) * row_bytes};
 }

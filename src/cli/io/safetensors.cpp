@@ -249,8 +249,9 @@ SafetensorsFile SafetensorsFile::parse(std::span<const std::byte> image, const s
   for (StoredTensor& tensor : file.tensors_) {
     const auto element = static_cast<std::uintptr_t>(type_of(tensor.dtype_name)->bytes);
     const auto address = reinterpret_cast<std::uintptr_t>(tensor.bytes.data());
-    if (tensor.bytes.empty() || address % element == 0) continue;
-    std::vector<std::uint64_t>& copy = file.realigned_.emplace_back((tensor.bytes.size() + 7) / 8);
+    if (address % element == 0) continue;
+    // An empty tensor has an address too: one that a call would take.
+    std::vector<std::uint64_t>& copy = file.realigned_.emplace_back(tensor.bytes.size() / 8 + 1);
     std::memcpy(copy.data(), tensor.bytes.data(), tensor.bytes.size());
     tensor.bytes = {reinterpret_cast<const std::byte*>(copy.data()), tensor.bytes.size()};
   }

@@ -14,6 +14,7 @@
 #include "cli/replay/report.h"
 #include "cli/replay/trace.h"
 #include "cli/system_info.h"
+#include "cpu/parallel.h"
 #include "msa/device.h"
 #include "msa/error.h"
 
@@ -67,7 +68,8 @@ class Replay final : public Command {
     app.add_option("--seed", options_.seed, "Seed of activations, drafts and samples")
         ->capture_default_str()
         ->check(whole_number<std::uint64_t>());
-    app.add_option("--plot", plot_, "Draw the run into an SVG file")->type_name("FILE");
+    app.add_option("--plot", plot_, "Draw the run into an SVG file; - is stdout")
+        ->type_name("FILE");
   }
 
   std::vector<NamedFile> inputs() const override { return {{"TRACE", trace_}}; }
@@ -77,6 +79,12 @@ class Replay final : public Command {
   }
 
   int run(Console& console) override {
+    if (!plot_.empty() && Console::is_stdout(plot_)) {
+      if (console.json_to_stdout()) {
+        throw Error(ErrorCode::invalid_argument, "replay: --plot and --json cannot share stdout");
+      }
+      console.take_stdout();
+    }
     options_.shape = parse_shard(shard_);
     options_.kv_type = parse_name(parse_dtype(kv_), "kv", kv_, "bf16, f16, e4m3, e5m2");
     options_.index_type = parse_name(parse_dtype(index_kv_), "index-kv", index_kv_, "bf16, e4m3");
@@ -126,7 +134,7 @@ class Replay final : public Command {
         ->capture_default_str();
     add_device_option(app, device_);
     app.add_option("--threads", threads_, "Threads, as MSA_THREADS (default: all usable cores)")
-        ->check(whole_number<int>(1));
+        ->check(whole_number<int>(1, cpu::most_threads));
   }
 
   void add_serving(CLI::App& app) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "cli/output.h"
 #include "cli/replay/calibrate.h"
 #include "common/numeric.h"
 #include "msa/device.h"
@@ -52,6 +53,13 @@ void check(std::span<const TraceRequest> trace, const ReplayOptions& o) {
   require(o.verify_rows >= 0,
           fmt::format("'verify-rows' is {}; allowed: 0 or more", o.verify_rows));
   if (!faults.empty()) throw Error(ErrorCode::invalid_argument, faults);
+}
+
+/// Bytes of a page of the main cache and of the index cache.
+std::pair<double, double> page_bytes(const ReplayOptions& o) {
+  return {static_cast<double>(o.shape.kv_heads * page_size * 2 * head_dim) *
+              static_cast<double>(size_of(o.kv_type)),
+          static_cast<double>(page_size * head_dim) * static_cast<double>(size_of(o.index_type))};
 }
 
 SchedulerConfig scheduler_config(const ReplayOptions& o) {
@@ -174,13 +182,29 @@ std::int64_t default_pages(std::span<const TraceRequest> trace, const ReplayOpti
     longest = std::max(longest, pages);
     all += pages;
   }
-  const double main_bytes = static_cast<double>(o.shape.kv_heads * page_size * 2 * head_dim) *
-                            static_cast<double>(size_of(o.kv_type));
-  const double index_bytes =
-      static_cast<double>(page_size * head_dim) * static_cast<double>(size_of(o.index_type));
+  const auto [main_bytes, index_bytes] = page_bytes(o);
   const auto fit = static_cast<std::int64_t>(default_cache_bytes / (main_bytes + index_bytes));
   return std::max(std::min(all, fit), longest) + 1;  // and the null page
 }
+
+namespace {
+
+/// Refuses caches that the place has no memory for, before an allocator makes a list of their
+/// pages.
+void check_memory(const ReplayOptions& o, const SchedulerConfig& config, const Place& place) {
+  const auto [main_bytes, index_bytes] = page_bytes(o);
+  const double wanted = static_cast<double>(config.pages) * main_bytes +
+                        static_cast<double>(config.index_pages()) * index_bytes;
+  const auto available = static_cast<double>(place.available_bytes());
+  if (available <= 0 || wanted <= available) return;
+  throw Error(
+      ErrorCode::invalid_argument,
+      fmt::format("replay: 'pages' is {}, caches of {}; allowed: what fits the {} of memory "
+                  "that is available",
+                  o.pages, cli::format_bytes(wanted), cli::format_bytes(available)));
+}
+
+}  // namespace
 
 ReplayReport run_replay(std::span<const TraceRequest> trace, const ReplayOptions& options,
                         const ReplayHooks& hooks, Place& place) {
@@ -195,6 +219,7 @@ ReplayReport run_replay(std::span<const TraceRequest> trace, const ReplayOptions
   const SchedulerConfig config = scheduler_config(o);
   const std::vector<Content> all_contents = contents_of(trace, o.seed);
   const std::span<const Content> contents(all_contents);
+  check_memory(o, config, place);
   // Refuses what cannot be scheduled before any memory is taken.
   const auto candidates = o.requests > 0 ? static_cast<std::size_t>(o.requests) : trace.size();
   static_cast<void>(Scheduler(trace.first(candidates), contents.first(candidates), config));
