@@ -329,13 +329,13 @@ class Math {
     __device__ bool holds(int row) const { return (of[row / 8] >> row % 8 * 4 & 1) != 0; }
   };
 
-  /// The sums of a row's four lanes. Where one is NaN, out and LSE are, whatever the reference was.
+  /// The sums of a row's four lanes. A row with a logit of +inf is NaN already.
   __device__ void total_sums() {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       sum_[r] += __shfl_xor_sync(all_lanes, sum_[r], 1);
       sum_[r] += __shfl_xor_sync(all_lanes, sum_[r], 2);
-      far_[r] = far_[r] && sum_[r] == sum_[r];
+      far_[r] = far_[r] && reference_[r] < INFINITY;
     }
   }
 
