@@ -685,8 +685,7 @@ TEST(Validation, OverlapsAcrossAStepAreReportedByTheNamesOfItsArguments) {
       {"layer_step: argument 'write.kv_cache' shares memory with 'index.selection' (",
        "layer_step: argument 'write.index_cache' shares memory with 'attend.lse' (",
        "layer_step: argument 'attend.out' shares memory with 'write.qkv' (",
-       "layer_step: argument 'write.q_out' shares memory with "
-       "'index.batch.block_table' (",
+       "layer_step: argument 'write.q_out' shares memory with 'index.batch.block_table' (",
        "write_cache: argument 'norm_eps' is -1"});
 }
 

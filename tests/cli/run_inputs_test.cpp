@@ -25,7 +25,7 @@ class RunFile {
                 std::initializer_list<std::int64_t> shape) {
     Tensor view = Tensor::dense(nullptr, DType::i32, shape);
     memory_.emplace_back(values.size() * 4 + 1);
-    std::memcpy(memory_.back().data(), values.data(), values.size() * 4);
+    if (!values.empty()) std::memcpy(memory_.back().data(), values.data(), values.size() * 4);
     view.data = memory_.back().data();
     add(name, view);
   }
