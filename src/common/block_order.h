@@ -47,6 +47,16 @@ class RowOrder {
         end_init_(smaller(rule.init_blocks, first_local_)) {}
 
   constexpr std::int64_t valid() const { return valid_; }
+  /// Scores decide on the blocks [first_free, end_free); those on both sides are forced.
+  constexpr std::int64_t first_free() const { return end_init_; }
+  constexpr std::int64_t end_free() const { return first_local_; }
+  constexpr std::int64_t forced_count() const { return valid_ - first_local_ + end_init_; }
+  /// Key of the forced block that `rank` others precede, 0 where there are no more.
+  constexpr BlockKey forced_key(std::int64_t rank) const {
+    if (rank >= forced_count()) return 0;
+    const std::int64_t local = valid_ - first_local_;
+    return key(rank < local ? valid_ - 1 - rank : rank - local, 0);
+  }
 
   constexpr BlockKey key(std::int64_t block, float score) const {
     const std::uint64_t id = largest_block_id - static_cast<std::uint64_t>(block);

@@ -7,7 +7,7 @@ namespace msa::cuda {
 
 /// The portable CUDA backend: any device of compute capability 8.0 or later.
 const Backend& portable_backend();
-/// wgmma and copy-engine kernels for compute capability 9.0: decode rows of attend.
+/// wgmma and copy-engine kernels for compute capability 9.0: attend and the indexer.
 const Backend& sm90_backend();
 
 }  // namespace msa::cuda

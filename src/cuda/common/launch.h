@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include "msa/types.h"
@@ -42,6 +43,25 @@ void launch(const char* op, void (*kernel)(Params), std::int64_t items, int thre
   config.gridDim = dim3(static_cast<unsigned>(std::min(items, max_ctas)));
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.stream = static_cast<cudaStream_t>(stream.handle);
+  check(cudaLaunchKernelEx(&config, kernel, params), op, "launch");
+}
+
+/// The same for a kernel that may set itself up while the one before ends
+/// (cudaGridDependencySynchronize), with shared memory of a size known now.
+template <class Params>
+void launch_dependent(const char* op, void (*kernel)(Params), std::int64_t items, int threads,
+                      std::size_t shared_bytes, Stream stream, const Params& params) {
+  if (items <= 0) return;
+  cudaLaunchAttribute attribute;
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(std::min(items, max_ctas)));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = static_cast<cudaStream_t>(stream.handle);
+  config.attrs = &attribute;
+  config.numAttrs = 1;
   check(cudaLaunchKernelEx(&config, kernel, params), op, "launch");
 }
 

@@ -6,6 +6,7 @@
 #include "cuda/common/read_back.h"
 #include "cuda/sm90/common/reasons.h"
 #include "cuda/sm90/decode/decode.h"
+#include "cuda/sm90/index/index.h"
 #include "cuda/sm90/prefill/prefill.h"
 
 namespace msa::cuda {
@@ -39,24 +40,28 @@ class Sm90Backend final : public Backend {
   }
 
   Reasons supports(const AttendArgs& a) const override {
-    if (a.q.device.type != DeviceType::cuda) {
-      return {"the sm90 backend serves tensors in memory of a CUDA device only"};
-    }
-    if (capability(a.q.device.index) != hopper) {
-      return {"the tensors' device has no compute capability 9.0"};
-    }
-    return sm90::reasons(a);
+    return on_hopper(a.q.device, [&] { return sm90::reasons(a); });
   }
-  Reasons supports(const IndexArgs&) const override { return no_kernel(); }
-  Reasons supports(const IndexScoresArgs&) const override { return no_kernel(); }
-  Reasons supports(const SelectArgs&) const override { return no_kernel(); }
+  Reasons supports(const IndexArgs& a) const override {
+    return on_hopper(a.index_q.device,
+                     [&] { return sm90::index::reasons(a.index_cache, a.index_q.device); });
+  }
+  Reasons supports(const IndexScoresArgs& a) const override {
+    return on_hopper(a.index_q.device,
+                     [&] { return sm90::index::reasons(a.index_cache, a.index_q.device); });
+  }
+  Reasons supports(const SelectArgs& a) const override {
+    return on_hopper(a.scores.device, [] { return Reasons(); });
+  }
   Reasons supports(const MergeArgs&) const override { return no_kernel(); }
   Reasons supports(const WriteCacheArgs&) const override { return no_kernel(); }
   Reasons supports(const InsertCacheArgs&) const override { return no_kernel(); }
   Reasons supports(const CopyPagesArgs&) const override { return no_kernel(); }
 
   std::size_t workspace_size(const AttendArgs&) const override { return 0; }
-  std::size_t workspace_size(const IndexArgs&) const override { return 0; }
+  std::size_t workspace_size(const IndexArgs& a) const override {
+    return sm90::index::workspace_size(a);
+  }
   std::size_t workspace_size(const IndexScoresArgs&) const override { return 0; }
   std::size_t workspace_size(const SelectArgs&) const override { return 0; }
 
@@ -70,9 +75,24 @@ class Sm90Backend final : public Backend {
     }
     settle("attend", a.q.device, a.stream);
   }
-  void run(const IndexArgs&) const override {}
-  void run(const IndexScoresArgs&) const override {}
-  void run(const SelectArgs&) const override {}
+  void run(const IndexArgs& a) const override {
+    const Range range("index_blocks");
+    const DeviceGuard guard("index_blocks", a.index_q.device.index);
+    sm90::index::index_blocks(a);
+    settle("index_blocks", a.index_q.device, a.stream);
+  }
+  void run(const IndexScoresArgs& a) const override {
+    const Range range("index_scores");
+    const DeviceGuard guard("index_scores", a.index_q.device.index);
+    sm90::index::index_scores(a);
+    settle("index_scores", a.index_q.device, a.stream);
+  }
+  void run(const SelectArgs& a) const override {
+    const Range range("select_blocks");
+    const DeviceGuard guard("select_blocks", a.scores.device.index);
+    sm90::index::select_blocks(a);
+    settle("select_blocks", a.scores.device, a.stream);
+  }
   void run(const MergeArgs&) const override {}
   void run(const WriteCacheArgs&) const override {}
   void run(const InsertCacheArgs&) const override {}
@@ -87,7 +107,20 @@ class Sm90Backend final : public Backend {
   }
 
  private:
-  static Reasons no_kernel() { return {"the sm90 backend has a kernel for attend only"}; }
+  static Reasons no_kernel() {
+    return {"the sm90 backend has kernels for attend and the indexer only"};
+  }
+  /// Why a call on a device is not served: the device, or what `reasons()` says.
+  template <class Find>
+  static Reasons on_hopper(Device device, Find reasons) {
+    if (device.type != DeviceType::cuda) {
+      return {"the sm90 backend serves tensors in memory of a CUDA device only"};
+    }
+    if (capability(device.index) != hopper) {
+      return {"the tensors' device has no compute capability 9.0"};
+    }
+    return reasons();
+  }
 };
 
 }  // namespace

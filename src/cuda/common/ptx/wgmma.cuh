@@ -56,10 +56,14 @@ __device__ inline void take_registers() {
 #define MSA_F4(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define MSA_F8(d, i) MSA_F4(d, i), MSA_F4(d, i + 4)
 #define MSA_F16(d, i) MSA_F8(d, i), MSA_F8(d, i + 8)
-#define MSA_F64(d) MSA_F16(d, 0), MSA_F16(d, 16), MSA_F16(d, 32), MSA_F16(d, 48)
+#define MSA_F32(d, i) MSA_F16(d, i), MSA_F16(d, i + 16)
+#define MSA_F64(d) MSA_F32(d, 0), MSA_F32(d, 32)
 #define MSA_D4 "{%0, %1, %2, %3}"
 #define MSA_D8 "{%0, %1, %2, %3, %4, %5, %6, %7}"
 #define MSA_D16 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}"
+#define MSA_D32                                                                      \
+  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "          \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
 #define MSA_D64                                                                      \
   "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "          \
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
@@ -86,6 +90,16 @@ __device__ inline void take_registers() {
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b_matrix), "r"(keep_d) \
                : "memory")
 
+/// e4m3, both in shared memory.
+#define MSA_WGMMA_E4M3(n, list, a, b, keep, ...)                                      \
+  asm volatile("{.reg .pred p; .reg .b64 a, b; mov.b64 a, {%" #a ", " MSA_MATRIX      \
+               "}; mov.b64 b, {%" #b ", " MSA_MATRIX "}; setp.ne.b32 p, %" #keep      \
+               ", 0; wgmma.mma_async.sync.aligned.m64n" #n "k32.f32.e4m3.e4m3 " list \
+               ", a, b, p, 1, 1;}"                                                    \
+               : __VA_ARGS__                                                          \
+               : "r"(a_matrix), "r"(b_matrix), "r"(keep_d)                            \
+               : "memory")
+
 /// D = A · B, plus D where `keep_d` is not 0. `a_along_m`: A's rows in memory run along m
 /// ([k][m], 1), else along k ([m][k], 0).
 template <Operand type, int a_along_m, int registers>
@@ -104,10 +118,14 @@ __device__ inline void wgmma(float (&d)[registers], std::uint32_t a_matrix, std:
     MSA_WGMMA_SHARED(32, bf16, MSA_D16, 16, 17, 18, 19, MSA_F16(d, 0));
   } else if constexpr (registers == 16) {
     MSA_WGMMA_SHARED(32, f16, MSA_D16, 16, 17, 18, 19, MSA_F16(d, 0));
+  } else if constexpr (registers == 32 && bf16) {
+    MSA_WGMMA_SHARED(64, bf16, MSA_D32, 32, 33, 34, 35, MSA_F32(d, 0));
+  } else if constexpr (registers == 32) {
+    MSA_WGMMA_SHARED(64, f16, MSA_D32, 32, 33, 34, 35, MSA_F32(d, 0));
   } else if constexpr (bf16) {
     MSA_WGMMA_SHARED(128, bf16, MSA_D64, 64, 65, 66, 67, MSA_F64(d));
   } else {
-    static_assert(registers == 64, "n is 8, 16, 32 or 128");
+    static_assert(registers == 64, "n is 8, 16, 32, 64 or 128");
     MSA_WGMMA_SHARED(128, f16, MSA_D64, 64, 65, 66, 67, MSA_F64(d));
   }
 }
@@ -120,9 +138,32 @@ __device__ inline void wgmma(float (&d)[registers], const std::uint32_t (&a)[4],
     MSA_WGMMA_REGISTERS(8, f16, MSA_D4, 4, 5, 6, 7, 8, 9, "0", MSA_F4(d, 0));
   } else if constexpr (registers == 8) {
     MSA_WGMMA_REGISTERS(16, f16, MSA_D8, 8, 9, 10, 11, 12, 13, "0", MSA_F8(d, 0));
-  } else {
-    static_assert(registers == 16, "n is 8, 16 or 32");
+  } else if constexpr (registers == 16) {
     MSA_WGMMA_REGISTERS(32, f16, MSA_D16, 16, 17, 18, 19, 20, 21, "0", MSA_F16(d, 0));
+  } else if constexpr (registers == 32) {
+    MSA_WGMMA_REGISTERS(64, f16, MSA_D32, 32, 33, 34, 35, 36, 37, "0", MSA_F32(d, 0));
+  } else {
+    static_assert(registers == 64, "n is 8, 16, 32, 64 or 128");
+    MSA_WGMMA_REGISTERS(128, f16, MSA_D64, 64, 65, 66, 67, 68, 69, "0", MSA_F64(d));
+  }
+}
+
+/// D[64, n] += A[64, 32] · B[32, n] of e4m3, both in shared memory along k. The sums keep about 13
+/// bits of fraction.
+template <int registers>
+__device__ inline void wgmma_e4m3(float (&d)[registers], std::uint32_t a_matrix,
+                                  std::uint32_t b_matrix, int keep_d) {
+  if constexpr (registers == 4) {
+    MSA_WGMMA_E4M3(8, MSA_D4, 4, 5, 6, MSA_F4(d, 0));
+  } else if constexpr (registers == 8) {
+    MSA_WGMMA_E4M3(16, MSA_D8, 8, 9, 10, MSA_F8(d, 0));
+  } else if constexpr (registers == 16) {
+    MSA_WGMMA_E4M3(32, MSA_D16, 16, 17, 18, MSA_F16(d, 0));
+  } else if constexpr (registers == 32) {
+    MSA_WGMMA_E4M3(64, MSA_D32, 32, 33, 34, MSA_F32(d, 0));
+  } else {
+    static_assert(registers == 64, "n is 8, 16, 32, 64 or 128");
+    MSA_WGMMA_E4M3(128, MSA_D64, 64, 65, 66, MSA_F64(d));
   }
 }
 
@@ -140,15 +181,18 @@ __device__ inline void wgmma_along_n(float (&d)[64], const std::uint32_t (&a)[4]
 #undef MSA_F4
 #undef MSA_F8
 #undef MSA_F16
+#undef MSA_F32
 #undef MSA_F64
 #undef MSA_D4
 #undef MSA_D8
 #undef MSA_D16
+#undef MSA_D32
 #undef MSA_D64
 #undef MSA_WGMMA
 #undef MSA_MATRIX
 #undef MSA_WGMMA_SHARED
 #undef MSA_WGMMA_REGISTERS
+#undef MSA_WGMMA_E4M3
 
 /// Four 8 x 8 matrices of 16-bit elements, transposed, into shared memory: lane l names the row of
 /// 16 bytes that gets column l mod 8 of matrix l / 8.

@@ -1,0 +1,45 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "cuda/sm90/index/fetch.cuh"
+#include "cuda/sm90/index/math.cuh"
+#include "cuda/sm90/index/sink.cuh"
+#include "cuda/sm90/index/work.cuh"
+
+/// \file
+/// The score kernel: a warpgroup or two compute, two warps work ahead of them.
+
+namespace msa::cuda::sm90::index {
+
+/// Nothing of the calls before is read, and nothing written, until the grid's dependencies are met;
+/// the call behind may start to set itself up at once.
+template <class Keys, int n, bool keeps_lists>
+__global__ __launch_bounds__(Team<n>::threads, Team<n>::ctas) void score_kernel(
+    const __grid_constant__ ScoreParams p) {
+  extern __shared__ __align__(1024) unsigned char memory[];
+  const Cta<Keys, n> cta(p, memory);
+  constexpr int fetch_warp = Team<n>::math_warps, slice_warp = fetch_warp + 1;
+  const int warp = static_cast<int>(threadIdx.x) / warp_size;
+  if (warp == fetch_warp) cta.init_barriers(p.slots);
+  cudaGridDependencySynchronize();
+  cudaTriggerProgrammaticLaunchCompletion();
+  if constexpr (!keeps_lists) count_units(p, cta.shared.units_below);
+  __syncthreads();
+  if (warp >= fetch_warp) {
+    if constexpr (Team<n>::hands_over) ptx::keep_registers<Team<n>::ahead_registers>();
+    if (warp == fetch_warp) Fetch<Keys, n>(p, cta).run();
+    if (warp == slice_warp) {
+      if constexpr (keeps_lists) {
+        Rows<Keys, n>(p, cta).run();
+      } else {
+        Slice<Keys, n>(p, cta).run();
+      }
+    }
+  } else {
+    if constexpr (Team<n>::hands_over) ptx::take_registers<Team<n>::math_registers>();
+    using Sink = std::conditional_t<keeps_lists, ListSink<n>, ScoreSink<n>>;
+    Math<Keys, n, Sink>(p, cta).run();
+  }
+}
+
+}  // namespace msa::cuda::sm90::index

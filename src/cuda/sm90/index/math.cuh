@@ -1,0 +1,249 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "cuda/common/ptx/wgmma.cuh"
+#include "cuda/sm90/common/widen.cuh"
+#include "cuda/sm90/index/cta.cuh"
+#include "cuda/sm90/index/queries.cuh"
+
+/// \file
+/// The warpgroups that compute: products of a page's keys, along the 64 rows of wgmma, and the
+/// tile's queries, along its n; then the largest of each column.
+///
+/// A thread is lane 4 g + c of warp w. Of each half of a page (64 keys) it holds the keys
+/// 16 w + g and + 8 of the columns 8 j + 2 c and + 1 of its warpgroup.
+
+namespace msa::cuda::sm90::index {
+
+/// The larger; NaN if any is.
+__device__ inline float larger(float a, float b) {
+  float x;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b));
+  return x;
+}
+
+/// Where a warp's maxima of `columns` columns are found. Lane 4 g + c ends up with `each` of them,
+/// from i = each · (g / sharing) of its own columns on; where there are fewer columns than lanes,
+/// `sharing` lanes have the same.
+template <int columns>
+struct MaximaOrder {
+  static constexpr int each = columns < 32 ? 1 : columns / 32;
+  static constexpr int sharing = columns < 32 ? 32 / columns : 1;
+  /// Column at place `place` of the board.
+  __device__ static int column(int place) {
+    const int i = place / (4 * each) * each + place % each, c = place / each % 4;
+    return 8 * (i / 2) + 2 * c + i % 2;
+  }
+  __device__ static int place(int column) {
+    const int i = column / 8 * 2 + column % 2, c = column % 8 / 2;
+    return (i / each * 4 + c) * each + i % each;
+  }
+  /// The first place of this lane.
+  __device__ static int first_place(int lane) { return (lane / 4 / sharing * 4 + lane % 4) * each; }
+  __device__ static bool writes(int lane) { return lane / 4 % sharing == 0; }
+};
+
+/// `Sink` takes the maxima, of some blocks at a time.
+template <class Keys, int n, class Sink>
+class Math {
+ public:
+  __device__ Math(const ScoreParams& p, const Cta<Keys, n>& cta)
+      : p_(p),
+        cta_(cta),
+        s_(cta.shared),
+        group_(__shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / warpgroup, 0)),
+        warp_(static_cast<int>(threadIdx.x) / warp_size % warpgroup_warps),
+        lane_(static_cast<int>(threadIdx.x) % warp_size) {}
+
+  __device__ void run() {
+    for (SegmentTurn turn;; turn.advance()) {
+      ptx::wait(s_.segment_full[turn.index], turn.parity);
+      const Segment segment = s_.segment[turn.index];
+      ptx::arrive(s_.segment_free[turn.index]);
+      if (segment.rows == 0) return;
+      Queries<Keys, n>(p_, cta_).load(segment);
+      ptx::sync_threads(barriers::math, Team<n>::math_threads);  // all columns are here
+      Sink sink(p_, s_, segment);
+      if (segment.page_begin < segment.page_end) score(segment, sink);
+      sink.end();
+      ptx::sync_threads(barriers::math, Team<n>::math_threads);  // nobody reads them any more
+    }
+  }
+
+ private:
+  static constexpr int columns = Team<n>::columns;
+  static constexpr int accumulators = columns / 2;  // of a thread and half
+  static constexpr int own_columns = columns / 4;   // of a thread
+  static constexpr int board_pages = Team<n>::board_pages;
+  static constexpr int k_steps = Keys::query_bytes / 32;
+  using Order = MaximaOrder<columns>;
+
+  /// Which keys of a page count.
+  enum class Edge { none, some, all };
+
+  __device__ void score(const Segment& segment, const Sink& sink) {
+    const std::int32_t seen_by_all = segment.visible(0);
+    for (std::int32_t block = segment.page_begin; block < segment.page_end; ++block) {
+      ptx::wait(s_.slot_full[ring_.slot], ring_.parity);
+      __syncwarp();
+      float best[own_columns];
+      if (s_.slot_page[ring_.slot] < 0) {
+        find_maxima<Edge::none>(block, best);
+      } else if ((block + 1) * page_size > seen_by_all) {
+        find_maxima<Edge::some>(block, best);
+      } else {
+        find_maxima<Edge::all>(block, best);
+      }
+      ring_.advance(p_.slots, 1);
+      to_board(block, best);
+      if ((block + 1) % board_pages != 0 && block + 1 < segment.page_end) continue;
+      sync();  // the board is complete
+      const std::int32_t first = block / board_pages * board_pages;
+      sink.take(group_, warp_, lane_, max(first, segment.page_begin), block + 1);
+      sync();  // and may be written again
+    }
+  }
+
+  /// This warp's maxima of the ring's next page. No branch lies between the products and their end:
+  /// the compiler would let each wait for the one before (ptxas C7518).
+  template <Edge edge>
+  __device__ void find_maxima(std::int32_t block, float (&best)[own_columns]) {
+    float sums[2][accumulators];
+    multiply(0, sums[0]);
+    multiply(1, sums[1]);
+    ptx::wgmma_wait<1>();
+    take_maxima<edge>(0, block, sums[0], best);
+    ptx::wgmma_wait();
+    if constexpr (!Keys::widens) release();
+    take_maxima<edge>(1, block, sums[1], best);
+  }
+
+  __device__ void sync() const { ptx::sync_threads(barriers::warpgroups + group_, warpgroup); }
+
+  /// This warp is done with the ring's next page.
+  __device__ void release() const {
+    __syncwarp();
+    if (lane_ == 0) ptx::arrive(s_.slot_free[ring_.slot]);
+    __syncwarp();
+  }
+  /// The same for all lanes, and known to be.
+  __device__ std::uint32_t address_of(const unsigned char* memory) const {
+    return __shfl_sync(0xffffffffu, ptx::shared_address(memory), 0);
+  }
+
+  /// Starts the products of the page's keys 64 · half and on with this warpgroup's columns.
+  __device__ void multiply(int half, float (&sums)[accumulators]) {
+    const std::uint32_t q = ptx::matrix_at(address_of(cta_.queries + group_ * columns * 128));
+    const unsigned char* page = cta_.slot(ring_) + half * 64 * 128;
+    if constexpr (Keys::widens) {
+      // Four k steps are made of chunks 2 c + batch of a key, which are free of bank conflicts, as
+      // key mod 8 is g.
+      const int g = lane_ / 4, c = lane_ % 4;
+      const unsigned char* key = page + (16 * warp_ + g) * 128;
+      uint4 low[2], high[2];
+#pragma unroll
+      for (int batch = 0; batch < 2; ++batch) {
+        const unsigned char* from = key + ((2 * c + batch) ^ g) * 16;
+        low[batch] = *reinterpret_cast<const uint4*>(from);
+        high[batch] = *reinterpret_cast<const uint4*>(from + 8 * 128);
+      }
+      if (half == 1) release();
+      ptx::wgmma_wait();  // the registers of the half before are free
+      std::uint32_t a[k_steps][4];
+#pragma unroll
+      for (int k = 0; k < k_steps; ++k) {
+        const uint4 &l = low[k / 4], &h = high[k / 4];
+        const std::uint32_t words[2] = {k % 4 == 0   ? l.x
+                                        : k % 4 == 1 ? l.y
+                                        : k % 4 == 2 ? l.z
+                                                     : l.w,
+                                        k % 4 == 0   ? h.x
+                                        : k % 4 == 1 ? h.y
+                                        : k % 4 == 2 ? h.z
+                                                     : h.w};
+        widen<DType::e4m3>(words[0], a[k][0], a[k][2]);
+        widen<DType::e4m3>(words[1], a[k][1], a[k][3]);
+      }
+      ptx::wgmma_fence();
+#pragma unroll
+      for (int k = 0; k < k_steps; ++k) {
+        ptx::wgmma(sums, a[k], q + query_step(k), k > 0);
+      }
+    } else {
+      const std::uint32_t keys = ptx::matrix_at(address_of(page));
+      ptx::wgmma_fence();
+      if constexpr (Keys::boxes == 1) {
+#pragma unroll
+        for (int k = 0; k < k_steps; ++k) {
+          ptx::wgmma_e4m3(sums, keys + ptx::step_of(k * 32), q + query_step(k), k > 0);
+        }
+      } else {
+#pragma unroll
+        for (int step = 0; step < Keys::planes * k_steps; ++step) {
+          const int k = step % k_steps;
+          const std::uint32_t plane = ptx::step_of(step / k_steps * n * Keys::query_bytes);
+          ptx::wgmma<ptx::Operand::bf16, 0>(sums,
+                                            keys + ptx::step_of(k / 4 * box_bytes + k % 4 * 32),
+                                            q + plane + query_step(k), step > 0);
+        }
+      }
+    }
+    ptx::wgmma_commit();
+  }
+
+  /// Where k step `k` of the queries is.
+  __device__ static std::uint32_t query_step(int k) {
+    return ptx::step_of(k / 4 * (n * 128) + k % 4 * 32);
+  }
+
+  /// The largest of each own column over this half and, after the first, those before.
+  template <Edge edge>
+  __device__ void take_maxima(int half, std::int32_t block, const float (&sums)[accumulators],
+                              float (&best)[own_columns]) const {
+    const std::int32_t key = block * page_size + half * 64 + 16 * warp_ + lane_ / 4;
+    const std::int32_t* visible = s_.visible + group_ * columns + lane_ % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < own_columns; ++i) {
+      const int at = 4 * (i / 2) + i % 2;
+      float here;
+      if constexpr (edge == Edge::all) {
+        here = larger(sums[at], sums[at + 2]);
+      } else {  // −inf for keys that the column's row does not see
+        const std::int32_t seen = edge == Edge::none ? 0 : visible[8 * (i / 2) + i % 2];
+        here = larger(key < seen ? sums[at] : -INFINITY, key + 8 < seen ? sums[at + 2] : -INFINITY);
+      }
+      best[i] = half == 0 ? here : larger(best[i], here);
+    }
+  }
+
+  /// The warp's maxima of every column, onto the board. Lanes that share a column exchange one half
+  /// of what they hold for the other's other half.
+  __device__ void to_board(std::int32_t block, float (&best)[own_columns]) const {
+    halve<own_columns, 16>(best);
+    float* to = s_.board[group_][block % board_pages] + warp_ * columns + Order::first_place(lane_);
+    if (!Order::writes(lane_)) return;
+#pragma unroll
+    for (int i = 0; i < Order::each; ++i) to[i] = best[i];
+  }
+
+  template <int count, int mask>
+  __device__ void halve(float (&best)[own_columns]) const {
+    constexpr int kept = count > 1 ? count / 2 : 1;
+    const bool upper = (lane_ & mask) != 0;
+#pragma unroll
+    for (int i = 0; i < kept; ++i) {
+      const float mine = upper ? best[count - kept + i] : best[i];
+      const float other = upper ? best[i] : best[count - kept + i];
+      best[i] = larger(mine, __shfl_xor_sync(0xffffffffu, other, mask));
+    }
+    if constexpr (mask > 4) halve<kept, mask / 2>(best);
+  }
+
+  const ScoreParams& p_;
+  const Cta<Keys, n>& cta_;
+  Shared<n>& s_;
+  const int group_, warp_, lane_;
+  ptx::RingPlace ring_;
+};
+
+}  // namespace msa::cuda::sm90::index

@@ -1,0 +1,153 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "cuda/sm90/common/query_row.cuh"
+#include "cuda/sm90/index/cta.cuh"
+
+/// \file
+/// A tile's queries as operand B of the products, by the math warps, as they have nothing else to
+/// do before. 16 lanes look after a column, eight neighbouring elements each.
+
+namespace msa::cuda::sm90::index {
+
+template <class Keys, int n>
+class Queries {
+ public:
+  __device__ Queries(const ScoreParams& p, const Cta<Keys, n>& cta)
+      : p_(p),
+        cta_(cta),
+        first_(static_cast<int>(threadIdx.x) / query_lanes),
+        lane_(static_cast<int>(threadIdx.x) % query_lanes) {}
+
+  /// All math threads; they must meet before the products and after them.
+  __device__ void load(const Segment& s) const {
+    const int columns = s.rows * p_.heads;
+#pragma unroll 1
+    for (int first = first_; first < n; first += batch * step) {
+      uint4 bits[batch];
+#pragma unroll
+      for (int i = 0; i < batch; ++i) {
+        const int column = first + i * step;
+        bits[i] = {0, 0, 0, 0};
+        if (column < columns) bits[i] = load(s, column);
+      }
+#pragma unroll
+      for (int i = 0; i < batch; ++i) {
+        const int column = first + i * step;
+        const float factor = store(column, bits[i]);
+        if (lane_ != 0) continue;
+        cta_.shared.factor[column] = factor;
+        cta_.shared.visible[column] =
+            column < columns ? s.visible(row_of(column, p_.head_factor)) : 0;
+      }
+    }
+    ptx::fence_async_proxy();
+  }
+
+ private:
+  static constexpr int step = Team<n>::math_threads / query_lanes;
+  /// Loads of a lane that are under way together.
+  static constexpr int batch = n / step < 8 ? n / step : 8;
+  static_assert(n % (batch * step) == 0, "no lane is without a column");
+
+  /// This lane's elements, as they are.
+  __device__ uint4 load(const Segment& s, int column) const {
+    const int row = row_of(column, p_.head_factor);
+    const char* from =
+        p_.q + (s.first_token + row) * p_.q_token + (column - row * p_.heads) * p_.q_head;
+    if (p_.q_type != DType::e4m3) {
+      return load_query(reinterpret_cast<const std::uint16_t*>(from) + 8 * lane_, p_.q_aligned);
+    }
+    from += 8 * lane_;
+    if (p_.q_aligned) {
+      const uint2 two = *reinterpret_cast<const uint2*>(from);
+      return {two.x, two.y, 0, 0};
+    }
+    std::uint32_t words[2] = {0, 0};
+    for (int i = 0; i < 8; ++i) {
+      words[i / 4] |= std::uint32_t{static_cast<unsigned char>(from[i])} << i % 4 * 8;
+    }
+    return {words[0], words[1], 0, 0};
+  }
+
+  __device__ void widen_query(const uint4& bits, float (&x)[8]) const {
+    const std::uint32_t words[] = {bits.x, bits.y, bits.z, bits.w};
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const std::uint32_t two = words[i / 2] >> i % 2 * 16 & 0xffff;
+      if (p_.q_type == DType::bf16) {
+        x[i] = bf16_to_f32(two);
+      } else if (p_.q_type == DType::f16) {
+        x[i] = f16_to_f32(two);
+      } else {
+        x[i] = e4m3_to_f32(words[i / 4] >> i % 4 * 8 & 0xff);
+      }
+    }
+  }
+
+  /// Writes the elements as the products take them; returns what their scores are to be multiplied
+  /// by. All of a warp.
+  __device__ float store(int column, const uint4& bits) const {
+    if constexpr (Keys::query_bytes == 128) {
+      unsigned char* row = cta_.queries + column * 128;
+      const int chunk = lane_ / 2 ^ column % 8;
+      *reinterpret_cast<uint2*>(row + chunk * 16 + lane_ % 2 * 8) = {bits.x, bits.y};
+      return 1;
+    } else {
+      float x[8];
+      widen_query(bits, x);
+      if constexpr (Keys::widens) return store_f16(column, x);
+      unsigned char* to = cta_.queries + operand_offset<n>(column, 8 * lane_);
+      float rest[8];
+      std::uint32_t words[4];
+#pragma unroll
+      for (int i = 0; i < 8; i += 2) {
+        words[i / 2] = pack<ptx::Operand::bf16>(x[i], x[i + 1]);
+        rest[i] = rest_of(x[i], bf16_to_f32(words[i / 2] & 0xffff));
+        rest[i + 1] = rest_of(x[i + 1], bf16_to_f32(words[i / 2] >> 16));
+      }
+      *reinterpret_cast<uint4*>(to) = {words[0], words[1], words[2], words[3]};
+      if constexpr (Keys::planes == 1) return 1;
+#pragma unroll
+      for (int i = 0; i < 8; i += 2) words[i / 2] = pack<ptx::Operand::bf16>(rest[i], rest[i + 1]);
+      *reinterpret_cast<uint4*>(to + n * Keys::query_bytes) = {words[0], words[1], words[2],
+                                                               words[3]};
+      return 1;
+    }
+  }
+
+  /// What bf16 does not hold of an f16 number, which has three bits more; the first plane says all
+  /// of what is not finite.
+  __device__ static float rest_of(float x, float rounded) {
+    return fabsf(x) <= FLT_MAX ? x - rounded : 0.0f;
+  }
+
+  /// f16, where the products look for each element: a thread reads 16 bytes of a key at once and
+  /// takes what its registers hold for consecutive k steps. A dot product does not mind the order:
+  /// d = 32 c + 16 i + 4 s + 2 j + e is element 2 c + 8 j + e of k step 4 i + s.
+  __device__ float store_f16(int column, float (&x)[8]) const {
+    // Only bf16 holds what f16 does not.
+    const int exponent = p_.q_type == DType::bf16 ? f16_exponent(row_maximum(x)) : 0;
+    scale_row(exponent, x);
+#pragma unroll
+    for (int i = 0; i < 8; i += 2) {
+      const int d = 8 * lane_ + i;
+      const int c = d / 32, k_step = d % 32 / 4, j = d / 2 % 2;
+      const int offset = operand_offset<n>(column, k_step * 16 + 2 * c + 8 * j);
+      *reinterpret_cast<std::uint32_t*>(cta_.queries + offset) =
+          pack<ptx::Operand::f16>(x[i], x[i + 1]);
+    }
+    return exponent_factor(-exponent);
+  }
+
+  /// 2^exponent, to f32's ends: bf16 rows reach from 2^-133 to 2^127.
+  __device__ static float exponent_factor(int exponent) {
+    return static_cast<float>(__hiloint2double((1023 + exponent) << 20, 0));
+  }
+
+  const ScoreParams& p_;
+  const Cta<Keys, n>& cta_;
+  const int first_, lane_;  // column of the first step, lane of it
+};
+
+}  // namespace msa::cuda::sm90::index

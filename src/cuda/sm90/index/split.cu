@@ -1,0 +1,10 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#include "cuda/sm90/index/launch.cuh"
+
+namespace msa::cuda::sm90::index {
+
+void launch_split(const ScoreParams& p, Output output, int device, Stream stream) {
+  launch_keys<SplitKeys>(p, output, device, stream);
+}
+
+}  // namespace msa::cuda::sm90::index
