@@ -120,9 +120,8 @@ double gather_rate(const Json& rates, const IndexShape& s) {
 }
 
 Json cell_of(const IndexShape& s, const Work& work) {
-  return {{"keys", name(s.products.keys)},
-          {"q", name(s.products.q)},
-          {"exact", s.products.exact},
+  return {{"products", name(s.products)},
+          {"keys", name(s.products.keys)},
           {"heads", s.heads},
           {"batch", s.batch},
           {"m", s.m},

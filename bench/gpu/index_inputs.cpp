@@ -64,13 +64,18 @@ void add_special(std::vector<IndexShape>& shapes, const Products& products) {
 
 }  // namespace
 
+std::string name(const Products& products) {
+  std::string text = name(products.keys);
+  if (products.q != products.keys) text += std::string(" q ") + name(products.q);
+  if (products.exact) text += " exact";
+  return text;
+}
+
 const char* name(Lengths lengths) { return lengths == Lengths::alike ? "alike" : "skewed"; }
 
 std::string text_of(const IndexShape& s) {
   const auto number = [](std::int64_t x) { return std::to_string(x); };
-  std::string text = name(s.products.keys);
-  if (s.products.q != s.products.keys) text += std::string(" q ") + name(s.products.q);
-  if (s.products.exact) text += " exact";
+  std::string text = name(s.products);
   text.append(" ").append(number(s.heads)).append(s.heads == 1 ? " head " : " heads ");
   if (s.prefill()) {
     if (s.batch > 1) text += number(s.batch) + " x ";

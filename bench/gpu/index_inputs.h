@@ -17,6 +17,8 @@ struct Products {
   DType keys, q;
   bool exact = false;
 };
+/// "bf16", "e4m3", "e4m3 exact" or "e4m3 q bf16".
+std::string name(const Products& products);
 
 /// How long the requests of a batch are: all as `context` says, or one of them so and the others
 /// of 4,096 keys.
