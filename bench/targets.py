@@ -45,10 +45,21 @@ def prefill_text(case, usual):
     return " ".join([case["kv"], case["shard"], *requests, str(case["queries"]), "@", str(case["context"]), case["selection"], *extra])
 
 
+def index_text(case, usual):
+    """As index_bench prints it."""
+    heads = f"{case['heads']} head{'s' if case['heads'] > 1 else ''}"
+    requests = [f"{case['batch']} x"] if case["batch"] > 1 else []
+    rows = [f"m {case['m']} B {case['batch']}"] if case["m"] else [*requests, str(case["tokens"])]
+    extra = [case[name] for name in ("lengths", "variant") if case[name] != usual[name]]
+    return " ".join([case["products"], heads, *rows, "@", str(case["context"]), *extra])
+
+
 DECODE = Kind(("kv", "shard", "m", "batch", "layout", "lse", "selection", "variant"),
               {"layout": "LBHNC", "lse": False, "selection": "grid", "variant": "usual"}, decode_text)
 PREFILL = Kind(("kv", "shard", "requests", "queries", "context", "selection", "layout", "variant"),
                {"requests": 1, "layout": "LBHNC", "variant": "usual"}, prefill_text)
+INDEX = Kind(("products", "heads", "batch", "m", "tokens", "context", "lengths", "variant"),
+             {"heads": 4, "batch": 1, "m": 0, "tokens": 0, "lengths": "alike", "variant": "usual"}, index_text)
 
 KEY = DECODE.key
 key_of = DECODE.key_of

@@ -37,17 +37,6 @@ using cuda::check;
 constexpr int calls_of_a_graph = 20;
 constexpr int replays = 11;
 
-/// The larger pool where the device has room for it beside the rest.
-std::size_t largest_pool() {
-  std::size_t free = 0, total = 0;
-  check(cudaMemGetInfo(&free, &total), "bench", "cudaMemGetInfo");
-  const std::size_t large = pool_bytes(Variant::large_pool);
-  constexpr std::size_t rest = std::size_t{2} << 30;
-  if (free >= large + rest) return large;
-  std::printf("no room for a pool of 64 GB: its cells are left out\n");
-  return pool_bytes(Variant::usual);
-}
-
 /// Calls of one shape, each on pages of its own.
 class Calls {
  public:

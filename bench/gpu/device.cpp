@@ -15,6 +15,16 @@ namespace msa::bench {
 
 using cuda::check;
 
+std::size_t largest_pool() {
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "bench", "cudaMemGetInfo");
+  const std::size_t large = pool_bytes(Variant::large_pool);
+  constexpr std::size_t rest = std::size_t{2} << 30;
+  if (free >= large + rest) return large;
+  std::printf("no room for a pool of 64 GB: its cells are left out\n");
+  return pool_bytes(Variant::usual);
+}
+
 void fill_pool(const Memory& pool, DType type) {
   constexpr std::size_t chunk = std::size_t{64} << 20;
   const Memory values(random_values(type, chunk / 2, 1));

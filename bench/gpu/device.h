@@ -46,6 +46,10 @@ class Memory {
   std::size_t bytes_;
 };
 
+/// Bytes of the larger pool where the device has room for it beside the rest, else of the usual
+/// one.
+std::size_t largest_pool();
+
 /// Fills the memory with values of a type as random_values() makes them.
 void fill_pool(const Memory& pool, DType type);
 

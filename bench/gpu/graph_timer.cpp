@@ -2,6 +2,7 @@
 #include "graph_timer.h"
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
 #include "cuda/common/launch.h"
@@ -11,8 +12,19 @@ namespace {
 
 using cuda::check;
 
-/// Programmatic edges become full ones.
-void complete_edges(cudaGraph_t graph) {
+/// Adds what the next call of a capture will wait for to the ends of calls.
+void add_ends(cudaStream_t stream, std::set<cudaGraphNode_t>& ends) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  const cudaGraphNode_t* nodes = nullptr;
+  const cudaGraphEdgeData* edges = nullptr;
+  std::size_t count = 0;
+  check(cudaStreamGetCaptureInfo(stream, &status, nullptr, nullptr, &nodes, &edges, &count),
+        "bench", "cudaStreamGetCaptureInfo");
+  ends.insert(nodes, nodes + count);
+}
+
+/// Programmatic edges from the end of a call become full ones; those inside a call stay.
+void complete_edges(cudaGraph_t graph, const std::set<cudaGraphNode_t>& ends) {
   std::size_t count = 0;
   check(cudaGraphGetEdges(graph, nullptr, nullptr, nullptr, &count), "bench", "cudaGraphGetEdges");
   std::vector<cudaGraphNode_t> from(count), to(count);
@@ -20,7 +32,7 @@ void complete_edges(cudaGraph_t graph) {
   check(cudaGraphGetEdges(graph, from.data(), to.data(), data.data(), &count), "bench",
         "cudaGraphGetEdges");
   for (std::size_t i = 0; i < count; ++i) {
-    if (data[i].type != cudaGraphDependencyTypeProgrammatic) continue;
+    if (data[i].type != cudaGraphDependencyTypeProgrammatic || !ends.contains(from[i])) continue;
     check(cudaGraphRemoveDependencies(graph, &from[i], &to[i], &data[i], 1), "bench",
           "cudaGraphRemoveDependencies");
     const cudaGraphEdgeData full{};
@@ -36,9 +48,13 @@ GraphTime time_graph(cudaStream_t stream, int calls, int replays, Edges edges,
   cudaGraph_t graph = nullptr;
   check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "bench",
         "cudaStreamBeginCapture");
-  for (int i = 0; i < calls; ++i) run(i);
+  std::set<cudaGraphNode_t> ends;
+  for (int i = 0; i < calls; ++i) {
+    run(i);
+    add_ends(stream, ends);
+  }
   check(cudaStreamEndCapture(stream, &graph), "bench", "cudaStreamEndCapture");
-  if (edges == Edges::full) complete_edges(graph);
+  if (edges == Edges::full) complete_edges(graph, ends);
   cudaGraphExec_t exec = nullptr;
   check(cudaGraphInstantiate(&exec, graph, 0), "bench", "cudaGraphInstantiate");
   cudaEvent_t begin = nullptr, end = nullptr;

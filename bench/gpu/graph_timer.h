@@ -17,7 +17,7 @@ struct GraphTime {
 
 /// How the calls of a graph follow each other.
 enum class Edges {
-  full,       // a call starts when the one before has ended: it stands alone
+  full,       // a call starts when the one before has ended, its own kernels follow as captured
   dependent,  // as captured: a dependent launch sets itself up while the one before ends
 };
 

@@ -145,14 +145,15 @@ std::int64_t pool_pages(const Shape& s) {
          (s.hkv * page_size * 2 * head_dim * static_cast<std::int64_t>(size_of(s.kv)));
 }
 
+ValueMask value_mask(DType type) {
+  return type == DType::bf16   ? ValueMask{0x80ff, 0x3f00}
+         : type == DType::f16  ? ValueMask{0x87ff, 0x3800}
+         : type == DType::e4m3 ? ValueMask{0x8f8f, 0x3030}
+                               : ValueMask{0x8787, 0x3838};
+}
+
 std::vector<std::uint16_t> random_values(DType type, std::size_t count, std::uint64_t seed) {
-  struct Mask {
-    std::uint16_t keep, set;
-  };
-  const Mask mask = type == DType::bf16   ? Mask{0x80ff, 0x3f00}
-                    : type == DType::f16  ? Mask{0x87ff, 0x3800}
-                    : type == DType::e4m3 ? Mask{0x8f8f, 0x3030}
-                                          : Mask{0x8787, 0x3838};
+  const ValueMask mask = value_mask(type);
   cli::SplitMix64 random(seed);
   std::vector<std::uint16_t> values(count);
   for (std::uint16_t& x : values) {

@@ -73,7 +73,13 @@ std::vector<std::int32_t> decode_table(const Shape& shape, const Rows& rows, std
 std::size_t pool_bytes(Variant variant);
 std::int64_t pool_pages(const Shape& shape);
 
-/// Values of about unit size as pairs of bytes: random mantissas and signs, exponents around 0.
+/// What makes values of about unit size of random bits, two bytes at a time: random mantissas and
+/// signs, exponents around 0.
+struct ValueMask {
+  std::uint16_t keep, set;
+};
+ValueMask value_mask(DType type);
+/// Such values as pairs of bytes.
 std::vector<std::uint16_t> random_values(DType type, std::size_t count, std::uint64_t seed);
 
 /// What a call must do at least.

@@ -7,6 +7,7 @@
 #include "cuda/common/ptx/barrier.cuh"
 #include "cuda/common/ptx/wgmma.cuh"
 #include "cuda/common/tensor_map.h"
+#include "mixed.cuh"
 
 namespace msa::bench {
 namespace {
@@ -25,13 +26,6 @@ constexpr int ctas_per_sm = 3;
 constexpr int box_bytes = 16 * 1024;  // 128 tokens by 128 bytes
 constexpr int stages = 4;             // two of 32 KB
 
-/// A generator's number for each (seed, CTA, step): tiles that no CTA agrees on.
-__device__ std::uint32_t mixed(std::uint32_t x) {
-  x = (x ^ x >> 16) * 0x7feb352du;
-  x = (x ^ x >> 15) * 0x846ca68bu;
-  return x ^ x >> 16;
-}
-
 __global__ __launch_bounds__(32, ctas_per_sm) void gather_kernel(
     const __grid_constant__ CUtensorMap map, std::uint32_t pages, int tiles, int boxes,
     int box_elements, std::uint32_t seed) {
@@ -45,6 +39,7 @@ __global__ __launch_bounds__(32, ctas_per_sm) void gather_kernel(
     const int slot = i % stages;
     if (i >= stages) ptx::wait(full[slot], (i / stages - 1) & 1);
     if (i >= steps) continue;
+    // Tiles that no CTA agrees on.
     const auto page = static_cast<std::int32_t>(
         mixed(mixed(seed * gridDim.x + blockIdx.x) + static_cast<std::uint32_t>(i / boxes)) %
         pages);

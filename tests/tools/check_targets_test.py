@@ -1,7 +1,7 @@
 # Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 """tools/check_targets: what it says and how it ends, on targets and records made for it.
 
-    check_targets_test.py BUILD    a build tree that decode_bench is built in
+    check_targets_test.py BUILD    a build tree that the benchmarks are built in
 """
 import contextlib
 import importlib.machinery
@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = sys.argv.pop(1)
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "bench"))
-from targets import expand, key_of  # noqa: E402
+from targets import INDEX, expand, key_of  # noqa: E402
 
 
 LOADER = importlib.machinery.SourceFileLoader("check_targets", str(ROOT / "tools/check_targets"))
@@ -45,18 +45,22 @@ class ToolTest(unittest.TestCase):
 
     def run_tool(self, cases, cells=(CELL,), ratios=(), peers=(), peer_cases=(), record=None, peer_record=None,
                  measured=(), part="decode"):
+        targets = {"decode": {
+            "record": "r.json", "cells": list(cells), "ratios": list(ratios),
+            "rule": {"start_us": 3.8, "bytes_factor": 1.03, "tbps": {"bf16": 4.55, "e4m3": 4.42}, "tflops": 600},
+            "chain": {"less_us": 0.8}, "host": {"us": 8},
+            "peers": {"record": "p.json", "measured": list(measured), "cells": list(peers)}}}
+        return self.run_on(part, targets, (("r", "decode", {"cases": list(cases)}, record),
+                                           ("p", "peers", {"cases": list(peer_cases)}, peer_record)))
+
+    def run_on(self, part, targets, records):
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
-            (folder / "targets.json").write_text(json.dumps({"decode": {
-                "record": "r.json", "cells": list(cells), "ratios": list(ratios),
-                "rule": {"start_us": 3.8, "bytes_factor": 1.03, "tbps": {"bf16": 4.55, "e4m3": 4.42}, "tflops": 600},
-                "chain": {"less_us": 0.8}, "host": {"us": 8},
-                "peers": {"record": "p.json", "measured": list(measured), "cells": list(peers)}}}))
-            for name, of, results, changes in (("r", "decode", cases, record), ("p", "peers", peer_cases, peer_record)):
+            (folder / "targets.json").write_text(json.dumps(targets))
+            for name, of, results, changes in records:
                 if changes is not False:
                     (folder / f"{name}.json").write_text(json.dumps({
-                        "passed": True, "sources_sha256": of, "device": DEVICE, "results": {"cases": list(results)},
-                        **(changes or {})}))
+                        "passed": True, "sources_sha256": of, "device": DEVICE, "results": results, **(changes or {})}))
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
                 try:
@@ -212,6 +216,94 @@ class Limits(ToolTest):
             self.assertIn(words, text)
 
 
+class Index(ToolTest):
+    """The part of the indexer, at a gather rate of 4.4 TB/s."""
+    CELL = {"products": "bf16", "m": 1, "context": 1000, "us": {"8": 10}}
+
+    @staticmethod
+    def case(us, rule=9.0, **changes):
+        """A case that the rule allows `rule` microseconds."""
+        return {"products": "bf16", "keys": "bf16", "heads": 4, "batch": 8, "m": 1, "tokens": 0, "context": 1000,
+                "lengths": "alike", "variant": "usual", "us": us, "bytes": (rule - 4.5) / 1.02 * 4.4e6, **changes}
+
+    def run_tool(self, cases, cells=None, ratios=(), peers=(), rate=4.4, record=None):
+        targets = {"index": {
+            "record": "r.json", "rates": {"at_least": {"gather_32k_tbps": 4.3}},
+            "gather": {"bf16": "gather_32k_tbps", "e4m3": "gather_16k_tbps"},
+            "rule": {"start_us": 4.5, "bytes_factor": 1.02}, "skewed_rule": {"start_us": 5, "bytes_factor": 1.15},
+            "cells": [self.CELL] if cells is None else cells, "ratios": list(ratios),
+            "peers": {"measured": [], "cells": list(peers)}}}
+        rates = {"gather_32k_tbps": rate, "gather_16k_tbps": 2.2}
+        return self.run_on("index", targets, [("r", "index", {"rates": rates, "cases": list(cases)}, record)])
+
+    def test_the_larger_of_figure_and_rule_holds(self):
+        self.assertIn("met         bf16 4 heads m 1 B 8 @ 1000: 10.00 of at most 10.00", self.passes([self.case(10.0)]))
+        self.fails("missed      bf16 4 heads m 1 B 8 @ 1000: 10.10 of at most 10.00", [self.case(10.1)])
+        self.passes([self.case(10.9, rule=11.0)])
+        self.fails("missed", [self.case(11.1, rule=11.0)])
+
+    def test_a_cell_without_a_figure_stands_under_the_rule_of_its_rate(self):
+        cells = [{"products": ["bf16", "e4m3 exact"], "heads": 1, "m": 1, "batch": 8, "context": 1000}]
+        fp8 = self.case(13.4, products="e4m3 exact", keys="e4m3", heads=1)  # half the rate: 4.5 and twice 4.5
+        self.passes([self.case(8.9, heads=1), fp8], cells=cells)
+        self.fails("missed      e4m3 exact 1 head m 1 B 8 @ 1000", [self.case(8.9, heads=1), {**fp8, "us": 13.6}], cells=cells)
+
+    def test_a_skewed_batch_has_a_rule_of_its_own(self):
+        cells = [{"products": "bf16", "m": 1, "batch": 8, "context": 1000, "lengths": "skewed"}]
+        case = self.case(16.4, lengths="skewed", bytes=44e6)
+        self.passes([case], cells=cells)
+        self.fails("missed      bf16 4 heads m 1 B 8 @ 1000 skewed: 16.60 of at most 16.50", [{**case, "us": 16.6}], cells=cells)
+
+    def test_prefill_has_figures_or_is_only_measured(self):
+        cell = {"products": "bf16", "tokens": 64, "context": 1000}
+        cells = [{**cell, "us": 20}, {**cell, "batch": 2}]
+        cases = [self.case(20.0, m=0, tokens=64, batch=batch) for batch in (1, 2)]
+        self.assertIn("measured    bf16 4 heads 2 x 64 @ 1000: 20.00", self.passes(cases, cells=cells))
+        self.fails("missed      bf16 4 heads 64 @ 1000: 20.10 of at most 20.00", [{**cases[0], "us": 20.1}, cases[1]], cells=cells)
+        self.fails("no result   bf16 4 heads 2 x 64 @ 1000", cases[:1], cells=cells)
+
+    def test_ratios(self):
+        ratio = {"what": "m 4", "of": {"m": 4}, "at_most": 1.1, "at": {"products": "bf16", "m": 1, "batch": 8, "context": 1000}}
+        self.passes([self.case(9.0), self.case(9.9, m=4)], ratios=[ratio])
+        self.fails("missed      m 4, bf16 4 heads m 1 B 8 @ 1000", [self.case(9.0), self.case(10.0, m=4)], ratios=[ratio])
+        self.fails("no result   m 4, bf16", [self.case(9.0)], ratios=[ratio])
+
+    def test_ahead_of_published_times(self):
+        peer = {"peer": "other", "products": "bf16", "m": 1, "context": 1000, "us": {"8": 9.5}}
+        self.passes([self.case(9.4)], peers=[peer])
+        self.fails("missed      ahead of other, bf16 4 heads m 1 B 8 @ 1000, published", [self.case(9.5)], peers=[peer])
+        self.fails("no result   ahead of other, bf16 4 heads m 1 B 16", [self.case(9.4)], peers=[{**peer, "us": {"16": 9}}])
+
+    def test_results_records_and_cells_must_be_there_once(self):
+        self.fails("no result   bf16 4 heads m 1 B 8 @ 1000", [self.case(9.0, m=4)])
+        self.fails("no result   bf16", [{name: value for name, value in self.case(9.0).items() if name != "us"}])
+        self.fails("no record   ", [], record=False)
+        self.fails("stale       r.json", [self.case(9.0)], record={"sources_sha256": "0"})
+        code, text = self.run_tool([self.case(9.0)], cells=[self.CELL, self.CELL])
+        self.assertEqual(code, 2)
+        self.assertIn("cell bf16 4 heads m 1 B 8 @ 1000 stands there twice", text)
+
+    def test_a_slow_card_makes_a_run_void(self):
+        self.fails("void        gather_32k_tbps is 4.20, of at least 4.3", [self.case(9.0)], rate=4.2)
+
+    def test_a_limit_is_sought_in_the_essay_of_the_part(self):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            (folder / "essay.md").write_text("# The indexer\n\n## The bound\n")
+            (folder / "probe.json").write_text(json.dumps({
+                "probe": "a gather", "device": DEVICE, "cases": [{**self.case(10.4), "limit_us": 10.2}]}))
+            limit = {"value": 10.2, "results_file": str(folder / "probe.json"), "section": "The bound"}
+            real = check_targets.ESSAYS["index"]
+            self.assertEqual(real, ROOT / "src/cuda/sm90/index/README.md")
+            self.addCleanup(lambda: check_targets.ESSAYS.update(index=real))
+            cell = {**self.CELL, "limit": limit}
+            check_targets.ESSAYS["index"] = folder / "no essay.md"
+            self.fails("the essay has no section 'The bound'", [self.case(10.4)], cells=[cell])
+            check_targets.ESSAYS["index"] = folder / "essay.md"
+            text = self.passes([self.case(10.4)], cells=[cell])
+            self.assertIn("limit       bf16 4 heads m 1 B 8 @ 1000: 10.40 of at most 10.00", text)
+
+
 class TheTool(unittest.TestCase):
     def test_hashes_are_those_of_gpu_check(self):
         for part in ("decode", "peers"):
@@ -226,7 +318,7 @@ class TheTool(unittest.TestCase):
 
 
 class TheTargets(unittest.TestCase):
-    """bench/targets.json names cells that decode_bench measures, all of them."""
+    """bench/targets.json names the cells that the benchmarks measure, all of them."""
 
     def test_cells_are_those_of_decode_bench(self):
         bench = json.loads(subprocess.run(
@@ -243,6 +335,25 @@ class TheTargets(unittest.TestCase):
         for cell in targets["peers"]["cells"]:
             for key, _ in expand(cell):
                 self.assertIn(key, named)
+
+    def test_cells_are_those_of_index_bench(self):
+        bench = json.loads(subprocess.run([pathlib.Path(BUILD) / "bench/gpu/index_bench", "--inputs"], check=True,
+                                          capture_output=True, text=True).stdout)
+        targets = json.loads((ROOT / "bench/targets.json").read_text())["index"]
+        named = {key for cell in targets["cells"] for key, _ in INDEX.expand(cell)}
+        for cell in targets["peers"]["cells"]:
+            self.assertLessEqual({key for key, _ in INDEX.expand(cell)}, named)
+        for ratio in targets["ratios"]:
+            base = {key for key, _ in INDEX.expand(ratio["at"])}
+            self.assertLessEqual(base, named)
+            named = named | {INDEX.key_of(dict(zip(INDEX.key, key)), **ratio["of"]) for key in base}
+        self.assertEqual(named, {INDEX.key_of(case) for case in bench["cases"]})
+        texts = {INDEX.text_of(key) for key in named}
+        self.assertEqual(len(texts), len(named))
+        for text in ("e4m3 exact 4 heads 8192 @ 24576", "e4m3 q bf16 1 head m 1 B 64 @ 131072"):
+            only = subprocess.run([pathlib.Path(BUILD) / "bench/gpu/index_bench", "--inputs", "--only", text], check=True,
+                                  capture_output=True, text=True).stdout
+            self.assertEqual([INDEX.text_of(INDEX.key_of(case)) for case in json.loads(only)["cases"]], [text])
 
 
 if __name__ == "__main__":

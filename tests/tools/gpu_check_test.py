@@ -1,7 +1,7 @@
 # Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 """tools/gpu_check, as far as a machine without a GPU goes: hashes, what a build needs, and records of stand-ins.
 
-    gpu_check_test.py BUILD    a build tree that decode_bench is built in
+    gpu_check_test.py BUILD    a build tree that the benchmarks are built in
 """
 import json
 import os
@@ -36,8 +36,8 @@ class Scratch(unittest.TestCase):
 
 class Hashes(unittest.TestCase):
     def test_of_other_binaries_or_files_are_others(self):
-        hashes = [run(TOOL, "hash", BUILD, part)[1] for part in ("decode", "peers")]
-        self.assertEqual(len(set(hashes)), 2)
+        hashes = [run(TOOL, "hash", BUILD, part)[1] for part in ("decode", "index", "peers")]
+        self.assertEqual(len(set(hashes)), 3)
         for text in hashes:
             self.assertRegex(text, r"^[0-9a-f]{64}\n$")
 
@@ -105,7 +105,7 @@ class Stage(Scratch):
         self.stage = self.folder / "stage"
         (self.stage / "bench/peers").mkdir(parents=True)
         shutil.copy(TOOL, self.stage)
-        for part in ("decode", "peers", "conformance"):
+        for part in ("decode", "index", "peers", "conformance"):
             (self.stage / f"{part}.sha256").write_text(f"hash of {part}\n")
         smi = self.folder / "nvidia-smi"
         script(smi, '[[ $* == *driver* ]] && echo 580.1 || echo "NVIDIA H200"\n')
@@ -129,6 +129,15 @@ class Stage(Scratch):
                          {"part": "decode", "passed": True, "device": "NVIDIA H200", "driver": "580.1",
                           "sources_sha256": "hash of decode", "tests_passed": 1, "results": {"cases": [1]}})
         self.assertRegex(text, r"decode +ok +1 +0")
+
+    def test_the_indexer_needs_no_file(self):
+        script(self.stage / "index_bench", '[[ $# == 1 ]] || exit 9\n'
+               'echo \'{"cases": [3]}\' >"$1"; printf "bf16 4 heads 6.40 us (6 to 7)\\ne4m3 4 heads 5.50 us (5 to 6)\\n"\n')
+        code, text, records = self.check("index")
+        self.assertEqual(code, 0, text)
+        record = records["h200-index"]
+        self.assertEqual((record["sources_sha256"], record["tests_passed"], record["results"]), ("hash of index", 2, {"cases": [3]}))
+        self.assertRegex(text, r"index +ok +2 +0")
 
     def test_run_may_be_left_out(self):
         self.assertEqual(self.check("decode")[0], 0)
