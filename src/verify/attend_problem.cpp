@@ -92,21 +92,6 @@ std::vector<std::int32_t> draw(Ids style, Rng& rng, std::int64_t position, std::
   return ids;
 }
 
-/// The target's, but for calls that the SM90 kernels leave to the portable ones: with a cache that
-/// the copy engine cannot address.
-std::string expected_backend(const Target& target, const AttendArgs& call) {
-  if (target.backend != "sm90") return target.backend;
-  bool served = true;
-  for (const ConstTensor& half : {call.kv_cache.k_view(), call.kv_cache.v_view()}) {
-    const auto size = static_cast<std::int64_t>(size_of(half.dtype));
-    served = served && half.shape[0] > 0 && reinterpret_cast<std::uintptr_t>(half.data) % 16 == 0;
-    for (int i = 0; i < 3; ++i) {
-      served = served && (half.shape[i] == 1 || half.stride[i] * size % 16 == 0);
-    }
-  }
-  return served ? "sm90" : "portable";
-}
-
 }  // namespace
 
 void Elements::set(std::int64_t i, double x) const {
@@ -406,7 +391,8 @@ AttendOutput AttendProblem::run(Judge& judge, const std::function<void(AttendArg
   target_.submit([&] { attend(call); });
   target_.synchronize();
   for (const Array* a : {&out_, &lse_, &workspace_}) a->buffer().download();
-  const std::string expected = expected_backend(target_, call);
+  const std::string expected =
+      expected_backend(target_, {call.kv_cache.k_view(), call.kv_cache.v_view()});
   judge.require(last_backend() == expected, std::string("served by backend '") + last_backend() +
                                                 "' instead of '" + expected + "'");
   judge.require(untouched_outside(out_, out_before, rows), "wrote outside of out's rows");

@@ -233,8 +233,9 @@ IndexOutput IndexProblem::run(Judge& judge, const std::function<void(IndexArgs&)
   if (change) change(call);
   judge.require(call.workspace.bytes <= spec_.workspace_cap, "workspace_size is above the cap");
   target_.submit([&] { index_blocks(call); });
-  judge.require(last_backend() == target_.backend,
-                std::string("served by backend '") + last_backend() + "'");
+  const std::string expected = expected_backend(target_, {call.index_cache});
+  judge.require(last_backend() == expected, std::string("served by backend '") + last_backend() +
+                                                "' instead of '" + expected + "'");
   IndexScoresArgs scores = scores_args(call, Side::target);
   const Array scores_workspace = make_workspace(target_, workspace_size(scores));
   scores.workspace = {scores_workspace.buffer().data(Side::target),

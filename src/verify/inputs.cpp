@@ -212,4 +212,17 @@ void BatchArrays::upload() const {
   for (const Array* a : {&seq_lens_, &table_, &cu_seqlens_q_, &context_lens_}) a->buffer().upload();
 }
 
+std::string expected_backend(const Target& target, const std::vector<ConstTensor>& caches) {
+  if (target.backend != "sm90") return target.backend;
+  bool served = true;
+  for (const ConstTensor& cache : caches) {
+    const auto size = static_cast<std::int64_t>(size_of(cache.dtype));
+    served = served && cache.shape[0] > 0 && reinterpret_cast<std::uintptr_t>(cache.data) % 16 == 0;
+    for (int i = 0; i + 1 < cache.rank; ++i) {
+      served = served && (cache.shape[i] == 1 || cache.stride[i] * size % 16 == 0);
+    }
+  }
+  return served ? "sm90" : "portable";
+}
+
 }  // namespace msa::verify

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <string>
 #include <vector>
 
 #include "msa/metadata.h"
@@ -112,5 +113,9 @@ class BatchArrays {
   Array cu_seqlens_q_;
   Array context_lens_;
 };
+
+/// The backend that serves a call with these caches: the target's, but for calls that the SM90
+/// kernels leave to the portable ones, with a cache that the copy engine cannot address.
+std::string expected_backend(const Target& target, const std::vector<ConstTensor>& caches);
 
 }  // namespace msa::verify

@@ -89,37 +89,38 @@ class Queries {
   /// by. All of a warp.
   __device__ float store(int column, const uint4& bits) const {
     if constexpr (Keys::query_bytes == 128) {
-      unsigned char* row = cta_.queries + column * 128;
       const int chunk = lane_ / 2 ^ column % 8;
-      *reinterpret_cast<uint2*>(row + chunk * 16 + lane_ % 2 * 8) = {bits.x, bits.y};
+      *reinterpret_cast<uint2*>(cta_.queries + column * 128 + chunk * 16 + lane_ % 2 * 8) = {
+          bits.x, bits.y};
       return 1;
     } else {
       float x[8];
       widen_query(bits, x);
-      if constexpr (Keys::widens) return store_f16(column, x);
-      unsigned char* to = cta_.queries + operand_offset<n>(column, 8 * lane_);
-      float rest[8];
+      if constexpr (Keys::widens) {
+        return store_f16(column, x);
+      } else {
+        store_bf16(column, x);
+        return 1;
+      }
+    }
+  }
+
+  /// Planes of bf16, whose sum is the element: bf16 lacks three bits of f16. The first plane says
+  /// all of what is not finite.
+  __device__ void store_bf16(int column, float (&x)[8]) const {
+    unsigned char* to = cta_.queries + operand_offset<n>(column, 8 * lane_);
+#pragma unroll
+    for (int plane = 0; plane < Keys::planes; ++plane) {
       std::uint32_t words[4];
 #pragma unroll
       for (int i = 0; i < 8; i += 2) {
         words[i / 2] = pack<ptx::Operand::bf16>(x[i], x[i + 1]);
-        rest[i] = rest_of(x[i], bf16_to_f32(words[i / 2] & 0xffff));
-        rest[i + 1] = rest_of(x[i + 1], bf16_to_f32(words[i / 2] >> 16));
+        x[i] = fabsf(x[i]) <= FLT_MAX ? x[i] - bf16_to_f32(words[i / 2] & 0xffff) : 0.0f;
+        x[i + 1] = fabsf(x[i + 1]) <= FLT_MAX ? x[i + 1] - bf16_to_f32(words[i / 2] >> 16) : 0.0f;
       }
-      *reinterpret_cast<uint4*>(to) = {words[0], words[1], words[2], words[3]};
-      if constexpr (Keys::planes == 1) return 1;
-#pragma unroll
-      for (int i = 0; i < 8; i += 2) words[i / 2] = pack<ptx::Operand::bf16>(rest[i], rest[i + 1]);
-      *reinterpret_cast<uint4*>(to + n * Keys::query_bytes) = {words[0], words[1], words[2],
-                                                               words[3]};
-      return 1;
+      *reinterpret_cast<uint4*>(to + plane * n * Keys::query_bytes) = {words[0], words[1], words[2],
+                                                                       words[3]};
     }
-  }
-
-  /// What bf16 does not hold of an f16 number, which has three bits more; the first plane says all
-  /// of what is not finite.
-  __device__ static float rest_of(float x, float rounded) {
-    return fabsf(x) <= FLT_MAX ? x - rounded : 0.0f;
   }
 
   /// f16, where the products look for each element: a thread reads 16 bytes of a key at once and

@@ -74,6 +74,7 @@ __device__ void choose(const RowScores& scores, const RowOrder& order, std::int6
     const BlockKey rest = waiting_keys[warp_size + lane];
     __syncwarp();
     waiting_keys[lane] = rest;
+    __syncwarp();
     best.add_sorted(sort_lanes(key, true));
     count -= taken;
   };
