@@ -109,9 +109,24 @@ TEST(Bench, ShapesReplaceValuesOfTheGridAndRepeatsFall) {
   ASSERT_EQ(all.size(), 2U);
   EXPECT_EQ(label(all[0]), "decode 8/1 f16 LBHNC m 1 batch 3 context 256");
   EXPECT_EQ(label(all[1]), "decode 8/1 f16 LBHNC m 2 batch 3 context 256");
-  // An operator of both shapes takes the one that is given.
+}
+
+TEST(Bench, AnOperatorOfBothShapesTakesTheLengthsThatAreGiven) {
+  const auto index = [](const ShapeOptions& options) {
+    std::set<std::pair<std::int64_t, std::int64_t>> lengths;
+    for (const Workload& w : shaped(default_grid(), "index", options)) {
+      lengths.emplace(w.m, w.tokens);
+    }
+    return lengths;
+  };
+  using Lengths = std::set<std::pair<std::int64_t, std::int64_t>>;
+  ShapeOptions options;
   options.tokens = {5};
-  for (const Workload& w : shaped(default_grid(), "index", options)) EXPECT_EQ(w.tokens, 5);
+  EXPECT_EQ(index(options), (Lengths{{0, 5}}));
+  options.m = {1, 2};
+  EXPECT_EQ(index(options), (Lengths{{1, 0}, {2, 0}, {0, 5}}));
+  options.tokens = {};
+  EXPECT_EQ(index(options), (Lengths{{1, 0}, {2, 0}}));
 }
 
 TEST(Bench, WrongShapesAreRefused) {

@@ -45,7 +45,7 @@ void set_layout(Workload& w, const std::string& text) {
 }
 
 /// A workload is of decode or of prefill shape: giving one length takes the other away, where the
-/// operator takes both.
+/// operator takes both. Where both lengths are given, each replaces its own kind.
 void set_m(Workload& w, std::int64_t m) {
   if (w.op == WorkloadOp::prefill || w.op == WorkloadOp::write) return;
   w.m = m;
@@ -57,12 +57,17 @@ void set_tokens(Workload& w, std::int64_t tokens) {
   w.m = 0;
 }
 
-/// Replaces each workload by one for each value; no values leave them alone.
-template <class Value, class Set>
-void spread(std::vector<Workload>& workloads, const std::vector<Value>& values, Set set) {
+/// Replaces each workload that `takes` says by one for each value; no values leave them alone.
+template <class Value, class Set, class Takes>
+void spread(std::vector<Workload>& workloads, const std::vector<Value>& values, Set set,
+            Takes takes) {
   if (values.empty()) return;
   std::vector<Workload> all;
   for (const Workload& workload : workloads) {
+    if (!takes(workload)) {
+      all.push_back(workload);
+      continue;
+    }
     for (const Value& value : values) {
       Workload changed = workload;
       set(changed, value);
@@ -70,6 +75,10 @@ void spread(std::vector<Workload>& workloads, const std::vector<Value>& values, 
     }
   }
   workloads = std::move(all);
+}
+template <class Value, class Set>
+void spread(std::vector<Workload>& workloads, const std::vector<Value>& values, Set set) {
+  spread(workloads, values, set, [](const Workload&) { return true; });
 }
 
 /// Lengths and shares that not one of the workloads takes: a table of other shapes than those asked
@@ -140,8 +149,10 @@ std::vector<Workload> shaped(const std::vector<Workload>& grid, const std::strin
   spread(workloads, options.shard, set_shard);
   spread(workloads, options.kv, set_kv);
   spread(workloads, options.layout, set_layout);
-  spread(workloads, options.m, set_m);
-  spread(workloads, options.tokens, set_tokens);
+  const bool both = !options.m.empty() && !options.tokens.empty();
+  spread(workloads, options.m, set_m, [both](const Workload& w) { return !both || w.is_decode(); });
+  spread(workloads, options.tokens, set_tokens,
+         [both](const Workload& w) { return !both || !w.is_decode(); });
   spread(workloads, options.batch, [](Workload& w, std::int64_t v) { w.batch = v; });
   spread(workloads, options.context, [](Workload& w, std::int64_t v) { w.context = v; });
   spread(workloads, options.keep, [](Workload& w, double v) {
