@@ -80,6 +80,10 @@ void add_placement(std::vector<Case>& cases, const IndexSpec& s) {
     o.head_pad = 3;
     o.token_pad = 1;
   });
+  same("bases off by 16 bytes", [](IndexSpec& o) {
+    o.misalign = 16 / static_cast<std::int64_t>(size_of(o.k));
+    o.token_pad = 2 * o.misalign;
+  });
   same("a larger pool", [](IndexSpec& o) { o.spare_pages = 40; });
   same("a wider table", [](IndexSpec& o) {
     o.batch.spare_columns = 300;
@@ -108,6 +112,15 @@ void add_composition(std::vector<Case>& cases, const IndexSpec& s) {
     many.batch.decodes.push_back({1, static_cast<std::int64_t>(1 + 60 * (i % 7)), 100 + i % 7});
   }
   add(cases, "report 86: a decode request alone and among 40" + suffix(s),
+      [alone, many](const Target& t) { return check_same_bits(t, alone, many, "batch"); });
+  many.batch.decodes.clear();
+  for (std::uint64_t i = 0; i < 300; ++i) {
+    many.batch.decodes.push_back(
+        {1, static_cast<std::int64_t>(i % 9 == 0 ? 0 : 1 + 700 * (i % 2)), 100 + i % 7});
+  }
+  many.batch.decodes[170] = alone.batch.decodes[0];
+  many.batch.prefills = prefills({1, 0, 2, 30}, {300, 700, 1400, 1200});
+  add(cases, "a decode request alone and among 300" + suffix(s),
       [alone, many](const Target& t) { return check_same_bits(t, alone, many, "batch"); });
   IndexSpec backward = s;
   std::reverse(backward.batch.decodes.begin(), backward.batch.decodes.end());
