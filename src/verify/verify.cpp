@@ -67,7 +67,9 @@ std::vector<Case> all_cases() {
 }
 
 bool applies(const Case& c, const Target& target) {
-  if (target.backend == "sm90") return c.op == "attend" && !c.cpu_only;
+  if (target.backend == "sm90") {
+    return (c.op == "attend" || c.op == "index_blocks" || c.op == "select_blocks") && !c.cpu_only;
+  }
   return !c.cpu_only || target.device.type == DeviceType::cpu;
 }
 

@@ -156,6 +156,7 @@ void index_blocks(const IndexArgs& args) {
   s.heads = p.heads;
   s.rule = args.rule;
   s.batch = p.batch;
+  s.after_scores = layout.tokens > 0;
   const std::int64_t most = layout.tokens == 0 ? args.batch.num_actual_tokens : layout.tokens;
   for_windows(args.batch, most, [&](const Window& window) {
     if (layout.tokens > 0) {

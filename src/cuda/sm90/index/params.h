@@ -68,6 +68,7 @@ struct SelectParams {
   const std::int32_t* valid_blocks;  // of the window's tokens; null: from the batch
   BatchView batch;
   Window window;
+  bool after_scores;  // the launch before is the score kernel's
 };
 
 }  // namespace msa::cuda::sm90::index

@@ -57,9 +57,9 @@ __device__ void choose(const RowScores& scores, const RowOrder& order, std::int6
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
   constexpr int ahead = 4;  // loads under way together
   // Of 32 lanes' largest scores, as many as there are places are at least as large as the last of
-  // them: smaller scores need no look. −inf and NaN say nothing here.
+  // them: smaller scores need no look. −inf and NaN say nothing here. A few blocks are soon sorted.
   float least = -INFINITY;
-  if (open <= warp_size) {
+  if (open <= warp_size && end - begin > 2 * warp_size) {
     float largest = -INFINITY;
 #pragma unroll ahead
     for (std::int64_t block = begin + lane; block < end; block += warp_size) {
@@ -93,6 +93,11 @@ __device__ void choose(const RowScores& scores, const RowOrder& order, std::int6
   if (count > 0) add_waiting(count);
 }
 
+__device__ inline void wait_for_calls_before() {
+  cudaGridDependencySynchronize();
+  cudaTriggerProgrammaticLaunchCompletion();
+}
+
 template <int parts, int sharing>
 __global__ __launch_bounds__(warps* warp_size) void select_kernel(
     const __grid_constant__ SelectParams p) {
@@ -100,8 +105,9 @@ __global__ __launch_bounds__(warps* warp_size) void select_kernel(
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
   const int share = warp % sharing;
-  cudaGridDependencySynchronize();
-  cudaTriggerProgrammaticLaunchCompletion();
+  // A score kernel lets this one begin when the calls before it have ended: lengths may be read.
+  bool waited = !p.after_scores;
+  if (waited) wait_for_calls_before();
   const std::int64_t items = p.window.tokens * p.selection.lists;
   constexpr int cta_items = warps / sharing;
   for (std::int64_t first = std::int64_t{blockIdx.x} * cta_items; first < items;
@@ -115,6 +121,8 @@ __global__ __launch_bounds__(warps* warp_size) void select_kernel(
     valid = min(max(valid, std::int64_t{0}), p.scores.blocks);
     const int topk = p.selection.topk;
     std::int32_t* const to = p.selection.data + token * p.selection.token + list * p.selection.list;
+    if (!waited) wait_for_calls_before();
+    waited = true;
     if (valid <= topk) {  // all of them, whatever they score
       if (share != 0) continue;
       for (int i = lane; i < topk; i += warp_size) to[i * p.selection.slot] = i < valid ? i : -1;
