@@ -46,6 +46,11 @@ class Hashes(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertIn("unknown part 'nothing'; known: conformance", text)
 
+    def test_a_stage_of_an_unknown_part_is_refused(self):
+        code, text = run(TOOL, "stage", BUILD, "unused", "nothing")
+        self.assertEqual(code, 1)
+        self.assertIn("unknown part 'nothing'; known: conformance", text)
+
 
 class Builds(Scratch):
     """Of a build tree that knows one binary."""
@@ -66,6 +71,14 @@ class Builds(Scratch):
             code, text = run(TOOL, *command)
             self.assertEqual(code, 1)
             self.assertIn("does not build bench/gpu/decode_bench", text)
+
+    def test_the_sanitizers_are_four_parts(self):
+        script(self.folder / "strip", 'cp "${@: -1}" "$2"\n')
+        path = f"{self.folder}:{os.environ['PATH']}"
+        code, text = run(TOOL, "stage", self.folder, self.folder / "stage", "sanitizers", PATH=path)
+        self.assertEqual(code, 0, text)
+        hashes = sorted(file.name for file in (self.folder / "stage").glob("*.sha256"))
+        self.assertEqual(hashes, [f"{tool}check.sha256" for tool in ("init", "mem", "race", "sync")])
 
     def test_an_old_binary_is_built_again(self):
         self.binary("tests/conformance/conformance_test")

@@ -77,43 +77,29 @@ class Math {
   static constexpr int board_pages = Team<n>::board_pages;
   static constexpr int k_steps = Keys::query_bytes / 32;
   using Order = MaximaOrder<columns>;
-  /// Whether two pages are taken at once. Products of few columns are over before their maxima.
-  static constexpr bool pairs = n > 64;
 
   /// Which keys of a page count.
   enum class Edge { none, some, all };
 
   __device__ void score(const Segment& segment, const Sink& sink) {
     const std::int32_t seen_by_all = segment.visible(0);
-    for (std::int32_t block = segment.page_begin; block < segment.page_end;) {
-      const std::int32_t first = block;
-      await(ring_);
-      ptx::RingPlace second = ring_;
-      second.advance(p_.slots, 1);
-      // The board's pages begin at even ones: both are on it together.
-      const bool pair = pairs && block % 2 == 0 && block + 1 < segment.page_end &&
-                        (block + 2) * page_size <= seen_by_all && has_page(ring_) &&
-                        (await(second), has_page(second));
-      if (pair) {
-        if constexpr (pairs) find_maxima_of_two(block, second);
-        block += 2;
+    for (std::int32_t block = segment.page_begin; block < segment.page_end; ++block) {
+      ptx::wait(s_.slot_full[ring_.slot], ring_.parity);
+      __syncwarp();
+      float best[own_columns];
+      if (s_.slot_page[ring_.slot] < 0) {
+        find_maxima<Edge::none>(block, best);
+      } else if ((block + 1) * page_size > seen_by_all) {
+        find_maxima<Edge::some>(block, best);
       } else {
-        float best[own_columns];
-        if (!has_page(ring_)) {
-          find_maxima<Edge::none>(block, best);
-        } else if ((block + 1) * page_size > seen_by_all) {
-          find_maxima<Edge::some>(block, best);
-        } else {
-          find_maxima<Edge::all>(block, best);
-        }
-        ring_.advance(p_.slots, 1);
-        to_board(block, best);
-        ++block;
+        find_maxima<Edge::all>(block, best);
       }
-      if (block % board_pages != 0 && block < segment.page_end) continue;
+      ring_.advance(p_.slots, 1);
+      to_board(block, best);
+      if ((block + 1) % board_pages != 0 && block + 1 < segment.page_end) continue;
       sync();  // the board is complete
-      const std::int32_t begin = first / board_pages * board_pages;
-      sink.take(group_, warp_, lane_, max(begin, segment.page_begin), block);
+      const std::int32_t first = block / board_pages * board_pages;
+      sink.take(group_, warp_, lane_, max(first, segment.page_begin), block + 1);
       sync();  // and may be written again
     }
   }
@@ -123,53 +109,21 @@ class Math {
   template <Edge edge>
   __device__ void find_maxima(std::int32_t block, float (&best)[own_columns]) {
     float sums[2][accumulators];
-    multiply(0, ring_, sums[0]);
-    multiply(1, ring_, sums[1]);
+    multiply<0>(sums[0]);
+    multiply<1>(sums[1]);
     ptx::wgmma_wait<1>();
     take_maxima<edge>(0, block, sums[0], best);
     ptx::wgmma_wait();
-    if constexpr (!Keys::widens) release(ring_);
+    if constexpr (!Keys::widens) release();
     take_maxima<edge>(1, block, sums[1], best);
-  }
-
-  /// The same of two pages that all rows see: the maxima of one half run beside the products of the
-  /// next.
-  __device__ void find_maxima_of_two(std::int32_t block, const ptx::RingPlace& second) {
-    float sums[2][accumulators];
-    float best[own_columns];
-    multiply(0, ring_, sums[0]);
-    multiply(1, ring_, sums[1]);
-    ptx::wgmma_wait<1>();
-    take_maxima<Edge::all>(0, block, sums[0], best);
-    multiply(0, second, sums[0]);
-    ptx::wgmma_wait<1>();
-    if constexpr (!Keys::widens) release(ring_);
-    take_maxima<Edge::all>(1, block, sums[1], best);
-    multiply(1, second, sums[1]);
-    to_board(block, best);
-    ptx::wgmma_wait<1>();
-    take_maxima<Edge::all>(0, block + 1, sums[0], best);
-    ptx::wgmma_wait();
-    if constexpr (!Keys::widens) release(second);
-    take_maxima<Edge::all>(1, block + 1, sums[1], best);
-    to_board(block + 1, best);
-    ring_ = second;
-    ring_.advance(p_.slots, 1);
   }
 
   __device__ void sync() const { ptx::sync_threads(barriers::warpgroups + group_, warpgroup); }
 
-  __device__ void await(const ptx::RingPlace& place) const {
-    ptx::wait(s_.slot_full[place.slot], place.parity);
+  /// This warp is done with the ring's next page.
+  __device__ void release() const {
     __syncwarp();
-  }
-  __device__ bool has_page(const ptx::RingPlace& place) const {
-    return s_.slot_page[place.slot] >= 0;
-  }
-  /// This warp is done with a page.
-  __device__ void release(const ptx::RingPlace& place) const {
-    __syncwarp();
-    if (lane_ == 0) ptx::arrive(s_.slot_free[place.slot]);
+    if (lane_ == 0) ptx::arrive(s_.slot_free[ring_.slot]);
     __syncwarp();
   }
   /// The same for all lanes, and known to be.
@@ -178,9 +132,10 @@ class Math {
   }
 
   /// Starts the products of the page's keys 64 · half and on with this warpgroup's columns.
-  __device__ void multiply(int half, const ptx::RingPlace& place, float (&sums)[accumulators]) {
+  template <int half>
+  __device__ void multiply(float (&sums)[accumulators]) {
     const std::uint32_t q = ptx::matrix_at(address_of(cta_.queries + group_ * columns * 128));
-    const unsigned char* page = cta_.slot(place) + half * 64 * 128;
+    const unsigned char* page = cta_.slot(ring_) + half * 64 * 128;
     if constexpr (Keys::widens) {
       // Four k steps are made of chunks 2 c + batch of a key, which are free of bank conflicts, as
       // key mod 8 is g.
@@ -193,7 +148,7 @@ class Math {
         low[batch] = *reinterpret_cast<const uint4*>(from);
         high[batch] = *reinterpret_cast<const uint4*>(from + 8 * 128);
       }
-      if (half == 1) release(place);
+      if (half == 1) release();
       ptx::wgmma_wait();  // the registers of the half before are free
       std::uint32_t a[k_steps][4];
 #pragma unroll

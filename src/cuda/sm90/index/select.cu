@@ -61,7 +61,7 @@ __device__ void choose(const RowScores& scores, const RowOrder& order, std::int6
   float least = -INFINITY;
   if (open <= warp_size && end - begin > 2 * warp_size) {
     float largest = -INFINITY;
-#pragma unroll ahead
+#pragma unroll 2 * ahead
     for (std::int64_t block = begin + lane; block < end; block += warp_size) {
       largest = fmaxf(largest, scores[block]);
     }
