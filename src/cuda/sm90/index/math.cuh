@@ -87,7 +87,7 @@ class Math {
       ptx::wait(s_.slot_full[ring_.slot], ring_.parity);
       __syncwarp();
       float best[own_columns];
-      if (s_.slot_page[ring_.slot] < 0) {
+      if (page_of_slot() < 0) {
         find_maxima<Edge::none>(block, best);
       } else if ((block + 1) * page_size > seen_by_all) {
         find_maxima<Edge::some>(block, best);
@@ -119,6 +119,13 @@ class Math {
   }
 
   __device__ void sync() const { ptx::sync_threads(barriers::warpgroups + group_, warpgroup); }
+
+  /// Read by the lane that lets go of the slot: racecheck does not follow a warp's other lanes
+  /// there.
+  __device__ std::int32_t page_of_slot() const {
+    const std::int32_t page = lane_ == 0 ? s_.slot_page[ring_.slot] : 0;
+    return __shfl_sync(0xffffffffu, page, 0);
+  }
 
   /// This warp is done with the ring's next page.
   __device__ void release() const {
