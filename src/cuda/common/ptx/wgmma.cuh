@@ -61,8 +61,8 @@ __device__ inline void take_registers() {
 #define MSA_D4 "{%0, %1, %2, %3}"
 #define MSA_D8 "{%0, %1, %2, %3, %4, %5, %6, %7}"
 #define MSA_D16 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}"
-#define MSA_D32                                                                      \
-  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "          \
+#define MSA_D32                                                             \
+  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
 #define MSA_D64                                                                      \
   "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "          \
@@ -91,13 +91,13 @@ __device__ inline void take_registers() {
                : "memory")
 
 /// e4m3, both in shared memory.
-#define MSA_WGMMA_E4M3(n, list, a, b, keep, ...)                                      \
-  asm volatile("{.reg .pred p; .reg .b64 a, b; mov.b64 a, {%" #a ", " MSA_MATRIX      \
-               "}; mov.b64 b, {%" #b ", " MSA_MATRIX "}; setp.ne.b32 p, %" #keep      \
+#define MSA_WGMMA_E4M3(n, list, a, b, keep, ...)                                     \
+  asm volatile("{.reg .pred p; .reg .b64 a, b; mov.b64 a, {%" #a ", " MSA_MATRIX     \
+               "}; mov.b64 b, {%" #b ", " MSA_MATRIX "}; setp.ne.b32 p, %" #keep     \
                ", 0; wgmma.mma_async.sync.aligned.m64n" #n "k32.f32.e4m3.e4m3 " list \
-               ", a, b, p, 1, 1;}"                                                    \
-               : __VA_ARGS__                                                          \
-               : "r"(a_matrix), "r"(b_matrix), "r"(keep_d)                            \
+               ", a, b, p, 1, 1;}"                                                   \
+               : __VA_ARGS__                                                         \
+               : "r"(a_matrix), "r"(b_matrix), "r"(keep_d)                           \
                : "memory")
 
 /// D = A · B, plus D where `keep_d` is not 0. `a_along_m`: A's rows in memory run along m
