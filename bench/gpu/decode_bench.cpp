@@ -3,12 +3,10 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <exception>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "arguments.h"
 #include "cli/io/generate.h"
 #include "cuda/common/launch.h"
 #include "device.h"
@@ -190,39 +188,14 @@ void print_inputs(const RealSelection* real) {
   std::printf("%s\n", report.dump(1).c_str());
 }
 
-int main_of(const std::vector<std::string_view>& arguments) {
-  std::optional<RealSelection> real;
-  std::string file;
-  bool inputs_only = false;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i] == "--selection" && i + 1 < arguments.size()) {
-      real.emplace(std::string(arguments[++i]));
-    } else if (arguments[i] == "--inputs") {
-      inputs_only = true;
-    } else if (arguments[i].starts_with('-') || !file.empty()) {
-      std::fprintf(stderr, "usage: decode_bench [--selection NPY] [--inputs | FILE]\n");
-      return 2;
-    } else {
-      file = arguments[i];
-    }
-  }
-  const RealSelection* selection = real ? &*real : nullptr;
-  if (inputs_only) {
-    print_inputs(selection);
-  } else {
-    run(selection, file);
-  }
-  return 0;
+void run(const Arguments& a) {
+  a.inputs ? print_inputs(a.selection()) : run(a.selection(), a.file);
 }
 
 }  // namespace
 }  // namespace msa::bench
 
 int main(int argc, char** argv) {
-  try {
-    return msa::bench::main_of({argv + 1, argv + argc});
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "decode_bench: %s\n", error.what());
-    return 2;
-  }
+  return msa::bench::run_main("decode_bench", {.selection = true, .only = false}, argc, argv,
+                              [](const msa::bench::Arguments& a) { msa::bench::run(a); });
 }

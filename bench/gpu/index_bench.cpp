@@ -3,12 +3,11 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <exception>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "arguments.h"
 #include "cli/io/generate.h"
 #include "cuda/common/launch.h"
 #include "device.h"
@@ -214,37 +213,12 @@ void print_inputs(const std::string& only) {
   std::printf("%s\n", report.dump(1).c_str());
 }
 
-int main_of(const std::vector<std::string_view>& arguments) {
-  std::string file, only;
-  bool inputs_only = false;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i] == "--only" && i + 1 < arguments.size()) {
-      only = arguments[++i];
-    } else if (arguments[i] == "--inputs") {
-      inputs_only = true;
-    } else if (arguments[i].starts_with('-') || !file.empty()) {
-      std::fprintf(stderr, "usage: index_bench [--only TEXT] [--inputs | FILE]\n");
-      return 2;
-    } else {
-      file = arguments[i];
-    }
-  }
-  if (inputs_only) {
-    print_inputs(only);
-  } else {
-    run(only, file);
-  }
-  return 0;
-}
+void run(const Arguments& a) { a.inputs ? print_inputs(a.only) : run(a.only, a.file); }
 
 }  // namespace
 }  // namespace msa::bench
 
 int main(int argc, char** argv) {
-  try {
-    return msa::bench::main_of({argv + 1, argv + argc});
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "index_bench: %s\n", error.what());
-    return 2;
-  }
+  return msa::bench::run_main("index_bench", {.selection = false, .only = true}, argc, argv,
+                              [](const msa::bench::Arguments& a) { msa::bench::run(a); });
 }

@@ -140,11 +140,12 @@ std::int64_t index_table_width(const IndexShape& s) {
 std::vector<std::vector<std::int32_t>> index_tables(const IndexShape& s) {
   const std::vector<std::int32_t> lengths = index_lengths(s);
   const std::int64_t width = index_table_width(s);
+  const int calls = index_calls(s);
   const std::vector<std::int32_t> shuffled =
-      cli::table_rows(index_calls(s), index_pages(s), index_pool_pages(s), 1);
+      cli::table_rows(calls, index_pages(s), index_pool_pages(s), 1);
   auto next = shuffled.begin();
   std::vector<std::vector<std::int32_t>> tables;
-  for (int call = 0; call < index_calls(s); ++call) {
+  for (int call = 0; call < calls; ++call) {
     std::vector<std::int32_t>& table =
         tables.emplace_back(static_cast<std::size_t>(s.batch * width), -1);
     for (std::int64_t r = 0; r < s.batch; ++r) {

@@ -1,10 +1,8 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #include "cuda/backend.h"
 
+#include "cuda/common/call_on_device.h"
 #include "cuda/common/device.h"
-#include "cuda/common/launch.h"
-#include "cuda/common/range.h"
-#include "cuda/common/read_back.h"
 #include "cuda/portable/operators.h"
 
 namespace msa::cuda {
@@ -84,11 +82,7 @@ class PortableBackend final : public Backend {
  private:
   template <class Args>
   static void call(const char* op, void (*run)(const Args&), const Args& args) {
-    const Range range(op);
-    const Device device = device_of(args);
-    const DeviceGuard guard(op, device.index);
-    run(args);
-    settle(op, device, args.stream);
+    call_on_device(op, device_of(args), args.stream, [&] { run(args); });
   }
 };
 

@@ -33,21 +33,26 @@ class DeviceGuard {
 /// Most CTAs of a grid: kernels loop over their items, so that no count of items is too large.
 inline constexpr std::int64_t max_ctas = 1 << 16;
 
-/// Starts kernel(arguments) with one CTA an item, on the x axis alone; nothing where there is no
-/// item.
-template <class Params>
-void launch(const char* op, void (*kernel)(Params), std::int64_t items, int threads, Stream stream,
-            const Params& params) {
-  if (items <= 0) return;
+/// One CTA an item, on the x axis alone.
+inline cudaLaunchConfig_t launch_config(std::int64_t items, int threads, Stream stream) {
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(std::min(items, max_ctas)));
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.stream = static_cast<cudaStream_t>(stream.handle);
+  return config;
+}
+
+/// Starts kernel(params); nothing where there is no item.
+template <class Params>
+void launch(const char* op, void (*kernel)(Params), std::int64_t items, int threads, Stream stream,
+            const Params& params) {
+  if (items <= 0) return;
+  const cudaLaunchConfig_t config = launch_config(items, threads, stream);
   check(cudaLaunchKernelEx(&config, kernel, params), op, "launch");
 }
 
 /// The same for a kernel that may set itself up while the one before ends
-/// (cudaGridDependencySynchronize), with shared memory of a size known now.
+/// (cudaGridDependencySynchronize), with `shared_bytes` of dynamic shared memory.
 template <class Params>
 void launch_dependent(const char* op, void (*kernel)(Params), std::int64_t items, int threads,
                       std::size_t shared_bytes, Stream stream, const Params& params) {
@@ -55,14 +60,24 @@ void launch_dependent(const char* op, void (*kernel)(Params), std::int64_t items
   cudaLaunchAttribute attribute;
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(std::min(items, max_ctas)));
-  config.blockDim = dim3(static_cast<unsigned>(threads));
+  cudaLaunchConfig_t config = launch_config(items, threads, stream);
   config.dynamicSmemBytes = shared_bytes;
-  config.stream = static_cast<cudaStream_t>(stream.handle);
   config.attrs = &attribute;
   config.numAttrs = 1;
   check(cudaLaunchKernelEx(&config, kernel, params), op, "launch");
+}
+
+/// Lets a kernel have so much dynamic shared memory; returns the SMs of the device, which is the
+/// current one.
+template <class Params>
+int prepare_kernel(const char* op, void (*kernel)(Params), std::size_t shared_bytes, int device) {
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(shared_bytes)),
+        op, "cudaFuncSetAttribute");
+  int sms = 0;
+  check(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device), op,
+        "cudaDeviceGetAttribute");
+  return sms;
 }
 
 }  // namespace msa::cuda

@@ -7,6 +7,7 @@
 #include "cuda/common/convert.cuh"
 #include "cuda/common/launch.h"
 #include "cuda/common/warp.cuh"
+#include "cuda/common/workspace.h"
 #include "cuda/portable/operators.h"
 #include "cuda/portable/top_list.cuh"
 
@@ -275,12 +276,6 @@ std::int64_t split_parts(const IndexArgs& args) {
   return std::max<std::int64_t>(std::min(parts, fits), 1);
 }
 
-BlockKey* aligned_keys(void* memory) {
-  const auto address = reinterpret_cast<std::uintptr_t>(memory);
-  constexpr std::uintptr_t unit = alignof(BlockKey);
-  return reinterpret_cast<BlockKey*>((address + unit - 1) / unit * unit);
-}
-
 SelectParams::SelectParams(const IndexArgs& args)
     : IndexParams(args),
       rule(args.rule),
@@ -290,7 +285,7 @@ SelectParams::SelectParams(const IndexArgs& args)
       selection_token(args.selection.stride[0]),
       selection_list(args.selection.stride[1]),
       selection_slot(args.selection.stride[2]),
-      partial(aligned_keys(args.workspace.data)) {
+      partial(aligned_to<BlockKey>(alignof(BlockKey), args.workspace.data)) {
   parts = split_parts(args);
   items = args.batch.num_actual_tokens * parts;
 }

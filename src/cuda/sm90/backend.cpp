@@ -1,9 +1,11 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #include "cuda/backend.h"
+
+#include <string>
+
+#include "cuda/common/call_on_device.h"
 #include "cuda/common/device.h"
-#include "cuda/common/launch.h"
-#include "cuda/common/range.h"
-#include "cuda/common/read_back.h"
+#include "cuda/sm90/common/devices.h"
 #include "cuda/sm90/common/reasons.h"
 #include "cuda/sm90/decode/decode.h"
 #include "cuda/sm90/index/index.h"
@@ -43,12 +45,10 @@ class Sm90Backend final : public Backend {
     return on_hopper(a.q.device, [&] { return sm90::reasons(a); });
   }
   Reasons supports(const IndexArgs& a) const override {
-    return on_hopper(a.index_q.device,
-                     [&] { return sm90::index::reasons(a.index_cache, a.index_q.device); });
+    return on_hopper(a.index_q.device, [&] { return sm90::index::reasons(a.index_cache); });
   }
   Reasons supports(const IndexScoresArgs& a) const override {
-    return on_hopper(a.index_q.device,
-                     [&] { return sm90::index::reasons(a.index_cache, a.index_q.device); });
+    return on_hopper(a.index_q.device, [&] { return sm90::index::reasons(a.index_cache); });
   }
   Reasons supports(const SelectArgs& a) const override {
     return on_hopper(a.scores.device, [] { return Reasons(); });
@@ -67,31 +67,24 @@ class Sm90Backend final : public Backend {
 
   /// The batch's decode rows, then its prefill rows.
   void run(const AttendArgs& a) const override {
-    const Range range("attend");
-    const DeviceGuard guard("attend", a.q.device.index);
-    if (a.batch.num_decodes > 0) sm90::decode::attend(a);
-    if (a.batch.num_actual_tokens > a.batch.num_decode_tokens()) {
-      sm90::prefill::attend(prefill_part(a));
-    }
-    settle("attend", a.q.device, a.stream);
+    call_on_device("attend", a.q.device, a.stream, [&] {
+      if (a.batch.num_decodes > 0) sm90::decode::attend(a);
+      if (a.batch.num_actual_tokens > a.batch.num_decode_tokens()) {
+        sm90::prefill::attend(prefill_part(a));
+      }
+    });
   }
   void run(const IndexArgs& a) const override {
-    const Range range("index_blocks");
-    const DeviceGuard guard("index_blocks", a.index_q.device.index);
-    sm90::index::index_blocks(a);
-    settle("index_blocks", a.index_q.device, a.stream);
+    call_on_device("index_blocks", a.index_q.device, a.stream,
+                   [&] { sm90::index::index_blocks(a); });
   }
   void run(const IndexScoresArgs& a) const override {
-    const Range range("index_scores");
-    const DeviceGuard guard("index_scores", a.index_q.device.index);
-    sm90::index::index_scores(a);
-    settle("index_scores", a.index_q.device, a.stream);
+    call_on_device("index_scores", a.index_q.device, a.stream,
+                   [&] { sm90::index::index_scores(a); });
   }
   void run(const SelectArgs& a) const override {
-    const Range range("select_blocks");
-    const DeviceGuard guard("select_blocks", a.scores.device.index);
-    sm90::index::select_blocks(a);
-    settle("select_blocks", a.scores.device, a.stream);
+    call_on_device("select_blocks", a.scores.device, a.stream,
+                   [&] { sm90::index::select_blocks(a); });
   }
   void run(const MergeArgs&) const override {}
   void run(const WriteCacheArgs&) const override {}
@@ -119,7 +112,12 @@ class Sm90Backend final : public Backend {
     if (capability(device.index) != hopper) {
       return {"the tensors' device has no compute capability 9.0"};
     }
-    return reasons();
+    Reasons all = reasons();
+    if (device.index >= sm90::max_devices) {
+      all.push_back("the sm90 kernels serve the first " + std::to_string(sm90::max_devices) +
+                    " devices");
+    }
+    return all;
   }
 };
 

@@ -1,24 +1,13 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
-#include <string>
-
 #include "common/step.h"
 #include "cuda/common/tensor_map.h"
 #include "cuda/sm90/common/arithmetic.h"
 #include "cuda/sm90/common/call.cuh"
-#include "cuda/sm90/common/devices.h"
 #include "cuda/sm90/common/reasons.h"
+#include "cuda/sm90/common/rows.h"
 
 namespace msa::cuda::sm90 {
 namespace {
-
-/// Whether the rows of [T, Hq, 128] of 16 bits start at multiples of 16 bytes. The stride of a
-/// dimension of one index does not matter.
-bool aligned_rows(const ConstTensor& t) {
-  const auto aligned = [&](int dimension) {
-    return t.shape[dimension] == 1 || t.stride[dimension] % 8 == 0;
-  };
-  return reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0 && aligned(0) && aligned(1);
-}
 
 HalfView half_view(const ConstTensor& t) {
   return {t.ptr<char>(), step_bytes(t, 0), step_bytes(t, 1), step_bytes(t, 2)};
@@ -71,9 +60,6 @@ Reasons reasons(const AttendArgs& args) {
   Reasons all = tensor_map_reasons("K", args.kv_cache.k_view());
   const Reasons v = tensor_map_reasons("V", args.kv_cache.v_view());
   all.insert(all.end(), v.begin(), v.end());
-  if (args.q.device.index >= max_devices) {
-    all.push_back("the sm90 kernels serve the first " + std::to_string(max_devices) + " devices");
-  }
   return all;
 }
 

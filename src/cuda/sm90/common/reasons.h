@@ -5,8 +5,7 @@
 
 namespace msa::cuda::sm90 {
 
-/// Why the SM90 kernels do not serve a call: the copy engine cannot read its cache, or no notes are
-/// kept on its device.
+/// Why the SM90 kernels do not serve a call: the copy engine cannot read its cache.
 Reasons reasons(const AttendArgs& args);
 
 }  // namespace msa::cuda::sm90

@@ -24,15 +24,10 @@ struct Residency {
 template <class Cache, int n>
 Residency find_residency(int device) {
   const auto kernel = decode_kernel<Cache, n>;
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
-        "attend", "cudaFuncSetAttribute");
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), "attend",
         "cudaFuncSetAttribute");
-  int sms = 0;
-  check(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device), "attend",
-        "cudaDeviceGetAttribute");
   Residency found;
-  found.ctas = ctas_per_sm * sms;
+  found.ctas = ctas_per_sm * prepare_kernel("attend", kernel, shared_bytes, device);
   for (int size = 2; size <= segments(n); size *= 2) {
     cudaLaunchAttribute attribute;
     attribute.id = cudaLaunchAttributeClusterDimension;

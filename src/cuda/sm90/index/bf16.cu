@@ -3,8 +3,8 @@
 
 namespace msa::cuda::sm90::index {
 
-void launch_bf16(const ScoreParams& p, Output output, int device, Stream stream) {
-  launch_keys<Bf16Keys>(p, output, device, stream);
+void launch_bf16(const ScoreParams& p, Output output, const Origin& origin) {
+  launch_keys<Bf16Keys>(p, output, origin);
 }
 
 }  // namespace msa::cuda::sm90::index

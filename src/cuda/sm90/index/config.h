@@ -101,8 +101,8 @@ struct Shared {
   std::int32_t visible[n];  // keys that a column sees
   float factor[n];          // of a column's scores
   Segment segment[segments_ahead];
-  std::int32_t slot_page[max_slots];      // −1: the block's cell names none
-  std::int64_t units_below[buckets + 1];  // units of the buckets before
+  std::int32_t slot_page[max_slots];   // −1: the block's cell names none
+  std::int64_t bucket_units[buckets];  // of each bucket's requests
 
   alignas(8) std::uint64_t slot_full[max_slots];  // the page is here
   std::uint64_t slot_free[max_slots];             // the math warps are done with it
@@ -111,7 +111,7 @@ struct Shared {
 };
 
 template <class Keys, int n>
-constexpr std::size_t query_bytes = std::size_t{n} * Keys::query_bytes* Keys::planes;
+constexpr std::size_t query_bytes = std::size_t{n * Keys::query_bytes} * Keys::planes;
 /// Slots of the ring that fit beside everything else.
 template <class Keys, int n>
 constexpr int slots_beside(std::size_t extra = 0) {

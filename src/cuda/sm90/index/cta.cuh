@@ -46,16 +46,4 @@ struct Cta {
   Shared<n>& shared;
 };
 
-/// A place among the segments, and the parity of its turn.
-struct SegmentTurn {
-  int index = 0;
-  std::uint32_t parity = 0;
-
-  __device__ void advance() {
-    index ^= 1;
-    parity ^= index == 0 ? 1 : 0;
-  }
-};
-static_assert(segments_ahead == 2);
-
 }  // namespace msa::cuda::sm90::index

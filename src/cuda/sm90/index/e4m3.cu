@@ -3,8 +3,8 @@
 
 namespace msa::cuda::sm90::index {
 
-void launch_e4m3(const ScoreParams& p, Output output, int device, Stream stream) {
-  launch_keys<E4m3Keys>(p, output, device, stream);
+void launch_e4m3(const ScoreParams& p, Output output, const Origin& origin) {
+  launch_keys<E4m3Keys>(p, output, origin);
 }
 
 }  // namespace msa::cuda::sm90::index

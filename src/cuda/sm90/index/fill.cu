@@ -1,6 +1,5 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #include "cuda/common/launch.h"
-#include "cuda/common/warp.cuh"
 #include "cuda/sm90/index/launch.h"
 #include "cuda/sm90/index/plan.h"
 
@@ -30,8 +29,8 @@ __global__ __launch_bounds__(threads) void fill_kernel(const ScoreParams p) {
 
 }  // namespace
 
-void launch_fill(const ScoreParams& p, Stream stream) {
-  launch_dependent("index_scores", fill_kernel, p.window.tokens, threads, 0, stream, p);
+void launch_fill(const ScoreParams& p, const Origin& origin) {
+  launch_dependent(origin.op, fill_kernel, p.window.tokens, threads, 0, origin.stream, p);
 }
 
 }  // namespace msa::cuda::sm90::index

@@ -2,12 +2,12 @@
 #include "cuda/sm90/index/index.h"
 
 #include <algorithm>
-#include <string>
 
 #include "common/step.h"
 #include "cuda/common/tensor_map.h"
+#include "cuda/common/workspace.h"
 #include "cuda/sm90/common/arithmetic.h"
-#include "cuda/sm90/common/devices.h"
+#include "cuda/sm90/common/rows.h"
 #include "cuda/sm90/index/launch.h"
 #include "cuda/sm90/index/plan.h"
 
@@ -38,26 +38,22 @@ ScoreParams common_params(const char* op, const Args& a) {
   p.q_head = step_bytes(a.index_q, 1);
   p.heads = static_cast<int>(a.index_q.shape[1]);
   p.head_factor = row_factor(p.heads);
-  const auto aligned = [&](int dimension, std::int64_t bytes) {
-    return a.index_q.shape[dimension] == 1 || bytes % alignment == 0;
-  };
-  p.q_aligned = reinterpret_cast<std::uintptr_t>(p.q) % alignment == 0 && aligned(0, p.q_token) &&
-                aligned(1, p.q_head);
+  p.q_aligned = aligned_rows(a.index_q);
   p.batch = BatchView(a.batch);
   p.pages = a.index_cache.shape[0];
   p.tile_tokens_log2 = tile_tokens_log2(p.heads);
   return p;
 }
 
+/// The kernel of a call's types.
 template <class Args>
-void launch_scores(const Args& a, const ScoreParams& p, Output output) {
-  const int device = a.index_q.device.index;
+void launch_scores(const Args& a, const ScoreParams& p, Output output, const Origin& origin) {
   if (a.index_cache.dtype == DType::bf16) {
-    return p.q_type == DType::f16 ? launch_split(p, output, device, a.stream)
-                                  : launch_bf16(p, output, device, a.stream);
+    return p.q_type == DType::f16 ? launch_split(p, output, origin)
+                                  : launch_bf16(p, output, origin);
   }
-  if (p.q_type == DType::e4m3 && !a.exact) return launch_e4m3(p, output, device, a.stream);
-  launch_widened(p, output, device, a.stream);
+  if (p.q_type == DType::e4m3 && !a.exact) return launch_e4m3(p, output, origin);
+  launch_widened(p, output, origin);
 }
 
 /// Scores of the workspace: a row of every head's blocks for each token of a window.
@@ -98,12 +94,6 @@ struct Layout {
   bool keeps_lists = false;  // there is no room for scores
 };
 
-float* aligned_scores(void* memory) {
-  const auto address = reinterpret_cast<std::uintptr_t>(memory);
-  constexpr auto unit = static_cast<std::uintptr_t>(alignment);
-  return reinterpret_cast<float*>((address + unit - 1) / unit * unit);
-}
-
 ListsView lists_view(const Tensor& selection) {
   return {selection.ptr<std::int32_t>(),
           selection.stride[0],
@@ -128,28 +118,25 @@ void for_windows(const BatchMetadata& batch, std::int64_t most, Body body) {
 
 }  // namespace
 
-Reasons reasons(const ConstTensor& index_cache, Device device) {
-  Reasons all = tensor_map_reasons("index_cache", as_tiles(index_cache));
-  if (device.index >= max_devices) {
-    all.push_back("the sm90 kernels serve the first " + std::to_string(max_devices) + " devices");
-  }
-  return all;
+Reasons reasons(const ConstTensor& index_cache) {
+  return tensor_map_reasons("index_cache", as_tiles(index_cache));
 }
 
 std::size_t workspace_size(const IndexArgs& args) { return Layout(args).bytes(); }
 
 void index_blocks(const IndexArgs& args) {
   const Layout layout(args);
-  ScoreParams p = common_params("index_blocks", args);
+  const Origin origin = {"index_blocks", args.index_q.device.index, args.stream};
+  ScoreParams p = common_params(origin.op, args);
   const ListsView selection = lists_view(args.selection);
   p.skip = selection.topk;
   p.rule = args.rule;
   p.selection = selection;
   if (layout.keeps_lists) {
     p.window = {0, args.batch.num_actual_tokens, false};
-    return launch_scores(args, p, Output::lists);
+    return launch_scores(args, p, Output::lists, origin);
   }
-  p.scores = {layout.tokens == 0 ? nullptr : aligned_scores(args.workspace.data),
+  p.scores = {layout.tokens == 0 ? nullptr : aligned_to<float>(alignment, args.workspace.data),
               layout.token / score_bytes, layout.row / score_bytes, 1, layout.blocks};
   SelectParams s{};
   s.scores = p.scores;
@@ -161,17 +148,18 @@ void index_blocks(const IndexArgs& args) {
   for_windows(args.batch, most, [&](const Window& window) {
     if (layout.tokens > 0) {
       p.window = window;
-      launch_scores(args, p, Output::scores);
+      launch_scores(args, p, Output::scores, origin);
     }
     s.window = window;
     s.selection = selection;
     s.selection.data += window.first_token * selection.token;
-    launch_select(s, args.stream);
+    launch_select(s, origin);
   });
 }
 
 void index_scores(const IndexScoresArgs& args) {
-  ScoreParams p = common_params("index_scores", args);
+  const Origin origin = {"index_scores", args.index_q.device.index, args.stream};
+  ScoreParams p = common_params(origin.op, args);
   const ScoreView scores = {args.scores.ptr<float>(), args.scores.stride[2], args.scores.stride[0],
                             args.scores.stride[1], args.scores.shape[1]};
   if (scores.blocks == 0) return;
@@ -179,8 +167,8 @@ void index_scores(const IndexScoresArgs& args) {
     p.window = window;
     p.scores = scores;
     p.scores.data += window.first_token * scores.token;
-    launch_fill(p, args.stream);
-    launch_scores(args, p, Output::scores);
+    launch_fill(p, origin);
+    launch_scores(args, p, Output::scores, origin);
   });
 }
 
@@ -193,7 +181,7 @@ void select_blocks(const SelectArgs& args) {
   s.selection = lists_view(args.selection);
   s.valid_blocks = args.valid_blocks.ptr<std::int32_t>();
   s.window = {0, args.num_tokens, false};
-  launch_select(s, args.stream);
+  launch_select(s, {"select_blocks", args.scores.device.index, args.stream});
 }
 
 }  // namespace msa::cuda::sm90::index

@@ -9,7 +9,7 @@
 namespace msa::cuda::sm90::index {
 
 /// Why the kernels do not serve a call.
-Reasons reasons(const ConstTensor& index_cache, Device device);
+Reasons reasons(const ConstTensor& index_cache);
 
 std::size_t workspace_size(const IndexArgs& args);
 void index_blocks(const IndexArgs& args);

@@ -13,52 +13,42 @@
 
 namespace msa::cuda::sm90::index {
 
-/// Lets the kernel use its shared memory; returns the device's SMs.
 template <class Keys, int n, bool keeps_lists>
-int prepare(int device) {
-  check(cudaFuncSetAttribute(score_kernel<Keys, n, keeps_lists>,
-                             cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(Team<n>::shared_bytes)),
-        "index_blocks", "cudaFuncSetAttribute");
-  int sms = 0;
-  check(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device), "index_blocks",
-        "cudaDeviceGetAttribute");
-  return sms;
-}
-
-template <class Keys, int n, bool keeps_lists>
-void launch_columns(const ScoreParams& params, int device, Stream stream) {
+void launch_columns(const ScoreParams& params, const Origin& origin) {
+  const auto kernel = score_kernel<Keys, n, keeps_lists>;
   static DeviceNotes<int> sms;
-  const int ctas = sms.of(device, prepare<Keys, n, keeps_lists>) * Team<n>::ctas;
+  const int ctas = Team<n>::ctas * sms.of(origin.device, [&](int device) {
+    return prepare_kernel(origin.op, kernel, Team<n>::shared_bytes, device);
+  });
   ScoreParams p = params;
   constexpr std::size_t extra = keeps_lists ? ListSink<n>::bytes : 0;
   p.slots = slots_beside<Keys, n>(extra);
-  launch_dependent("index_blocks", score_kernel<Keys, n, keeps_lists>,
+  launch_dependent(origin.op, kernel,
                    keeps_lists ? std::min<std::int64_t>(p.window.tokens, ctas) : ctas,
-                   Team<n>::threads, dynamic_bytes<Keys, n>(p.slots, extra), stream, p);
+                   Team<n>::threads, dynamic_bytes<Keys, n>(p.slots, extra), origin.stream, p);
 }
 
 template <class Keys>
-void launch_keys(const ScoreParams& p, Output output, int device, Stream stream) {
+void launch_keys(const ScoreParams& p, Output output, const Origin& origin) {
   if (output == Output::lists) {
-    return p.heads <= 8 ? launch_columns<Keys, 8, true>(p, device, stream)
-                        : launch_columns<Keys, 16, true>(p, device, stream);
+    return p.heads <= 8 ? launch_columns<Keys, 8, true>(p, origin)
+                        : launch_columns<Keys, 16, true>(p, origin);
   }
   const auto rows =
       static_cast<int>(p.window.decode ? p.batch.decode_query_len : 1 << p.tile_tokens_log2);
   switch (padded_columns(rows * p.heads)) {
     case 8:
-      return launch_columns<Keys, 8, false>(p, device, stream);
+      return launch_columns<Keys, 8, false>(p, origin);
     case 16:
-      return launch_columns<Keys, 16, false>(p, device, stream);
+      return launch_columns<Keys, 16, false>(p, origin);
     case 32:
-      return launch_columns<Keys, 32, false>(p, device, stream);
+      return launch_columns<Keys, 32, false>(p, origin);
     case 64:
-      return launch_columns<Keys, 64, false>(p, device, stream);
+      return launch_columns<Keys, 64, false>(p, origin);
     case 128:
-      return launch_columns<Keys, 128, false>(p, device, stream);
+      return launch_columns<Keys, 128, false>(p, origin);
     default:
-      return launch_columns<Keys, 256, false>(p, device, stream);
+      return launch_columns<Keys, 256, false>(p, origin);
   }
 }
 

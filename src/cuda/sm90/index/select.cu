@@ -151,15 +151,15 @@ __global__ __launch_bounds__(warps* warp_size) void select_kernel(
 
 }  // namespace
 
-void launch_select(const SelectParams& p, Stream stream) {
+void launch_select(const SelectParams& p, const Origin& origin) {
   const std::int64_t items = p.window.tokens * p.selection.lists;
   const bool many = items >= many_items;
   const bool one = list_parts(p.selection.topk) == 1;
   const std::int64_t ctas = many ? (items + warps - 1) / warps : items;
-  launch_dependent("index_blocks",
+  launch_dependent(origin.op,
                    many ? (one ? select_kernel<1, 1> : select_kernel<2, 1>)
                         : (one ? select_kernel<1, warps> : select_kernel<2, warps>),
-                   ctas, warps * warp_size, 0, stream, p);
+                   ctas, warps * warp_size, 0, origin.stream, p);
 }
 
 }  // namespace msa::cuda::sm90::index

@@ -3,8 +3,8 @@
 
 namespace msa::cuda::sm90::index {
 
-void launch_split(const ScoreParams& p, Output output, int device, Stream stream) {
-  launch_keys<SplitKeys>(p, output, device, stream);
+void launch_split(const ScoreParams& p, Output output, const Origin& origin) {
+  launch_keys<SplitKeys>(p, output, origin);
 }
 
 }  // namespace msa::cuda::sm90::index

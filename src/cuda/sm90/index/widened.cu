@@ -3,8 +3,8 @@
 
 namespace msa::cuda::sm90::index {
 
-void launch_widened(const ScoreParams& p, Output output, int device, Stream stream) {
-  launch_keys<WidenedKeys>(p, output, device, stream);
+void launch_widened(const ScoreParams& p, Output output, const Origin& origin) {
+  launch_keys<WidenedKeys>(p, output, origin);
 }
 
 }  // namespace msa::cuda::sm90::index

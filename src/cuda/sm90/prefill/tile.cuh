@@ -86,17 +86,6 @@ struct TileRow {
   int own_token, own_head;  // of the tile
 };
 
-/// A place in the two lists, and the parity of its turn.
-struct TileTurn {
-  int index = 0;
-  std::uint32_t parity = 0;
-
-  __device__ void advance() {
-    index ^= 1;
-    parity ^= index == 0 ? 1 : 0;
-  }
-};
-
 /// Where request `r` begins among the prefill tokens; the one behind the last has those of none.
 __device__ inline std::int64_t begin_of(const Params& p, std::int64_t r) {
   const std::int64_t begin = p.batch.prefills == 0 ? 0 : p.batch.cu_seqlens_q[r];
@@ -155,25 +144,25 @@ __device__ inline void prefetch_queries(const Params& p, const Tile& tile) {
 template <DType type>
 __device__ inline void make_lists(const Params& p, const Cta<type>& cta) {
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
-  TileTurn turn;
+  ptx::RingPlace turn;
   const auto publish = [&](const Tile& tile) {
-    if (lane == 0) cta.shared.tile[turn.index] = tile;
+    if (lane == 0) cta.shared.tile[turn.slot] = tile;
     __syncwarp();
-    ptx::arrive(cta.shared.list_full[turn.index]);
-    turn.advance();
+    ptx::arrive(cta.shared.list_full[turn.slot]);
+    turn.advance(tiles_ahead, 1);
   };
   for (std::int64_t item = blockIdx.x; item < p.items; item += gridDim.x) {
     Tile tile = find_tile(p, item);
     if (tile.rows == 0) continue;
-    ptx::wait(cta.shared.tile_free[turn.index], turn.parity ^ 1);
+    ptx::wait(cta.shared.tile_free[turn.slot], turn.parity ^ 1);
     if (tile.seq_len > 0) {
       tile.length =
-          build_list(p, tile, tile.seq_len, cta.list(turn.index).blocks, cta.scratch(turn.index));
+          build_list(p, tile, tile.seq_len, cta.list(turn.slot).blocks, cta.scratch(turn.slot));
     }
     publish(tile);
     prefetch_queries(p, tile);
   }
-  ptx::wait(cta.shared.tile_free[turn.index], turn.parity ^ 1);
+  ptx::wait(cta.shared.tile_free[turn.slot], turn.parity ^ 1);
   publish(Tile{});
 }
 
