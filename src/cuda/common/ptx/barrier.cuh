@@ -108,4 +108,16 @@ struct RingPlace {
   }
 };
 
+/// A place of two, and the parity of its turn.
+struct Turn {
+  static constexpr int places = 2;
+  int index = 0;
+  std::uint32_t parity = 0;
+
+  __device__ void advance() {
+    index ^= 1;
+    parity ^= index == 0 ? 1 : 0;
+  }
+};
+
 }  // namespace msa::cuda::ptx

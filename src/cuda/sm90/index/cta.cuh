@@ -46,4 +46,6 @@ struct Cta {
   Shared<n>& shared;
 };
 
+static_assert(segments_ahead == ptx::Turn::places);
+
 }  // namespace msa::cuda::sm90::index

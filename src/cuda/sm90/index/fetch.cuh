@@ -15,10 +15,10 @@ class Fetch {
       : p_(p), cta_(cta), lane_(static_cast<int>(threadIdx.x) % warp_size) {}
 
   __device__ void run() {
-    for (ptx::RingPlace turn;; turn.advance(segments_ahead, 1)) {
-      ptx::wait(cta_.shared.segment_full[turn.slot], turn.parity);
-      const Segment s = cta_.shared.segment[turn.slot];
-      ptx::arrive(cta_.shared.segment_free[turn.slot]);
+    for (ptx::Turn turn;; turn.advance()) {
+      ptx::wait(cta_.shared.segment_full[turn.index], turn.parity);
+      const Segment s = cta_.shared.segment[turn.index];
+      ptx::arrive(cta_.shared.segment_free[turn.index]);
       if (s.rows == 0) return;
       std::int32_t pages = page_of(s, s.page_begin + lane_);
       for (std::int32_t first = s.page_begin; first < s.page_end; first += warp_size) {

@@ -23,7 +23,7 @@ __global__ __launch_bounds__(Team<n>::threads, Team<n>::ctas) void score_kernel(
   if (warp == fetch_warp) cta.init_barriers(p.slots);
   cudaGridDependencySynchronize();
   cudaTriggerProgrammaticLaunchCompletion();
-  if constexpr (!keeps_lists) count_units(p, cta.shared.bucket_units);
+  if constexpr (!keeps_lists) count_units(p, cta.shared.units_below);
   __syncthreads();
   if (warp >= fetch_warp) {
     if constexpr (Team<n>::hands_over) ptx::keep_registers<Team<n>::ahead_registers>();

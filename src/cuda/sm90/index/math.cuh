@@ -56,10 +56,10 @@ class Math {
         lane_(static_cast<int>(threadIdx.x) % warp_size) {}
 
   __device__ void run() {
-    for (ptx::RingPlace turn;; turn.advance(segments_ahead, 1)) {
-      ptx::wait(s_.segment_full[turn.slot], turn.parity);
-      const Segment segment = s_.segment[turn.slot];
-      ptx::arrive(s_.segment_free[turn.slot]);
+    for (ptx::Turn turn;; turn.advance()) {
+      ptx::wait(s_.segment_full[turn.index], turn.parity);
+      const Segment segment = s_.segment[turn.index];
+      ptx::arrive(s_.segment_free[turn.index]);
       if (segment.rows == 0) return;
       Queries<Keys, n>(p_, cta_).load(segment);
       ptx::sync_threads(barriers::math, Team<n>::math_threads);  // all columns are here
@@ -148,27 +148,29 @@ class Math {
       // key mod 8 is g.
       const int g = lane_ / 4, c = lane_ % 4;
       const unsigned char* key = page + (16 * warp_ + g) * 128;
-      std::uint32_t words[2][k_steps];  // of keys g and g + 8
+      uint4 low[2], high[2];
 #pragma unroll
       for (int batch = 0; batch < 2; ++batch) {
         const unsigned char* from = key + ((2 * c + batch) ^ g) * 16;
-#pragma unroll
-        for (int row = 0; row < 2; ++row) {
-          const uint4 four = *reinterpret_cast<const uint4*>(from + row * 8 * 128);
-          std::uint32_t* to = words[row] + 4 * batch;
-          to[0] = four.x;
-          to[1] = four.y;
-          to[2] = four.z;
-          to[3] = four.w;
-        }
+        low[batch] = *reinterpret_cast<const uint4*>(from);
+        high[batch] = *reinterpret_cast<const uint4*>(from + 8 * 128);
       }
       if (half == 1) release();
       ptx::wgmma_wait();  // the registers of the half before are free
       std::uint32_t a[k_steps][4];
 #pragma unroll
       for (int k = 0; k < k_steps; ++k) {
-        widen<DType::e4m3>(words[0][k], a[k][0], a[k][2]);
-        widen<DType::e4m3>(words[1][k], a[k][1], a[k][3]);
+        const uint4 &l = low[k / 4], &h = high[k / 4];
+        const std::uint32_t words[2] = {k % 4 == 0   ? l.x
+                                        : k % 4 == 1 ? l.y
+                                        : k % 4 == 2 ? l.z
+                                                     : l.w,
+                                        k % 4 == 0   ? h.x
+                                        : k % 4 == 1 ? h.y
+                                        : k % 4 == 2 ? h.z
+                                                     : h.w};
+        widen<DType::e4m3>(words[0], a[k][0], a[k][2]);
+        widen<DType::e4m3>(words[1], a[k][1], a[k][3]);
       }
       ptx::wgmma_fence();
 #pragma unroll

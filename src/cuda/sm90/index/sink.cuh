@@ -99,6 +99,7 @@ class ListSink {
 
   /// A row that sees no more than topk blocks has all of them, and read none.
   __device__ void end() const {
+    __syncwarp();
     const int warp = static_cast<int>(threadIdx.x) / warp_size;
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
     for (int list = warp; list < p_.selection.lists; list += warpgroup_warps) {

@@ -70,7 +70,7 @@ __device__ inline std::int64_t warp_prefix(std::int64_t x) {
 
 /// Counts the units of each bucket of requests, by the first threads of the CTA; a barrier of the
 /// CTA must follow.
-__device__ inline void count_units(const ScoreParams& p, std::int64_t* bucket_units) {
+__device__ inline void count_units(const ScoreParams& p, std::int64_t* units_below) {
   const int thread = static_cast<int>(threadIdx.x);
   if (thread >= buckets) return;
   const std::int64_t requests = request_count(p), size = (requests + buckets - 1) / buckets;
@@ -78,7 +78,7 @@ __device__ inline void count_units(const ScoreParams& p, std::int64_t* bucket_un
   for (std::int64_t i = thread * size; i < min((thread + 1) * size, requests); ++i) {
     units += request_rows(p, i).units;
   }
-  bucket_units[thread] = units;
+  units_below[thread + 1] = units;
 }
 
 /// Hands segments over, by one warp.
@@ -88,16 +88,16 @@ class Segments {
   __device__ explicit Segments(const Cta<Keys, n>& cta) : cta_(cta) {}
 
   __device__ void publish(const Segment& s) {
-    ptx::wait(cta_.shared.segment_free[turn_.slot], turn_.parity ^ 1);
-    if (threadIdx.x % warp_size == 0) cta_.shared.segment[turn_.slot] = s;
+    ptx::wait(cta_.shared.segment_free[turn_.index], turn_.parity ^ 1);
+    if (threadIdx.x % warp_size == 0) cta_.shared.segment[turn_.index] = s;
     __syncwarp();
-    ptx::arrive(cta_.shared.segment_full[turn_.slot]);
-    turn_.advance(segments_ahead, 1);
+    ptx::arrive(cta_.shared.segment_full[turn_.index]);
+    turn_.advance();
   }
 
  private:
   const Cta<Keys, n>& cta_;
-  ptx::RingPlace turn_;
+  ptx::Turn turn_;
 };
 
 /// Whole rows, a tile each, where lists are kept: this CTA's share of the call's.
@@ -161,7 +161,7 @@ class Slice {
  private:
   /// Where the slice begins and ends; returns the first request of the bucket that it begins in.
   __device__ std::int64_t find_bucket(std::int64_t requests) {
-    const std::int64_t* counts = cta_.shared.bucket_units;
+    const std::int64_t* counts = cta_.shared.units_below + 1;
     constexpr int each = buckets / warp_size;
     std::int64_t mine[each], sum = 0;
 #pragma unroll

@@ -14,11 +14,11 @@ class Fetch {
   __device__ Fetch(const Params& p, const Cta<type>& cta) : p_(p), cta_(cta) {}
 
   __device__ void run() {
-    for (ptx::RingPlace turn;; turn.advance(tiles_ahead, 1)) {
-      ptx::wait(cta_.shared.list_full[turn.slot], turn.parity);
-      const Tile& tile = cta_.shared.tile[turn.slot];
+    for (ptx::Turn turn;; turn.advance()) {
+      ptx::wait(cta_.shared.list_full[turn.index], turn.parity);
+      const Tile& tile = cta_.shared.tile[turn.index];
       if (tile.rows == 0) return;
-      const TileList list = cta_.list(turn.slot);
+      const TileList list = cta_.list(turn.index);
       const std::int32_t seen = tile.visible(p_, tile.seq_len, tile.rows - 1);
       for (int i = 0; i < list.length; ++i) {
         if constexpr (Ring<type>::widens) {
@@ -29,7 +29,7 @@ class Fetch {
           fetch_values(tile.head, list.page[i], seen - list.blocks.id[i] * page_size);
         }
       }
-      ptx::arrive(cta_.shared.tile_free[turn.slot]);
+      ptx::arrive(cta_.shared.tile_free[turn.index]);
     }
   }
 

@@ -31,17 +31,17 @@ class Math {
         queries_(s_.queries[group_]) {}
 
   __device__ void run() {
-    for (ptx::RingPlace turn;; turn.advance(tiles_ahead, 1)) {
-      ptx::wait(s_.list_full[turn.slot], turn.parity);
-      const Tile& tile = s_.tile[turn.slot];
+    for (ptx::Turn turn;; turn.advance()) {
+      ptx::wait(s_.list_full[turn.index], turn.parity);
+      const Tile& tile = s_.tile[turn.index];
       if (tile.rows == 0) return;
-      const TileList list = cta_.list(turn.slot);
+      const TileList list = cta_.list(turn.index);
       begin(tile);
       sum(tile, list.blocks);
       total_sums();
       const RowMask far = compute_far_rows(tile, list);
       write(tile, far);
-      ptx::arrive(s_.tile_free[turn.slot]);
+      ptx::arrive(s_.tile_free[turn.index]);
     }
   }
 

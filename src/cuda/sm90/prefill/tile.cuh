@@ -140,29 +140,31 @@ __device__ inline void prefetch_queries(const Params& p, const Tile& tile) {
   }
 }
 
+static_assert(tiles_ahead == ptx::Turn::places);
+
 /// Finds this CTA's tiles and makes their lists, by one warp.
 template <DType type>
 __device__ inline void make_lists(const Params& p, const Cta<type>& cta) {
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
-  ptx::RingPlace turn;
+  ptx::Turn turn;
   const auto publish = [&](const Tile& tile) {
-    if (lane == 0) cta.shared.tile[turn.slot] = tile;
+    if (lane == 0) cta.shared.tile[turn.index] = tile;
     __syncwarp();
-    ptx::arrive(cta.shared.list_full[turn.slot]);
-    turn.advance(tiles_ahead, 1);
+    ptx::arrive(cta.shared.list_full[turn.index]);
+    turn.advance();
   };
   for (std::int64_t item = blockIdx.x; item < p.items; item += gridDim.x) {
     Tile tile = find_tile(p, item);
     if (tile.rows == 0) continue;
-    ptx::wait(cta.shared.tile_free[turn.slot], turn.parity ^ 1);
+    ptx::wait(cta.shared.tile_free[turn.index], turn.parity ^ 1);
     if (tile.seq_len > 0) {
       tile.length =
-          build_list(p, tile, tile.seq_len, cta.list(turn.slot).blocks, cta.scratch(turn.slot));
+          build_list(p, tile, tile.seq_len, cta.list(turn.index).blocks, cta.scratch(turn.index));
     }
     publish(tile);
     prefetch_queries(p, tile);
   }
-  ptx::wait(cta.shared.tile_free[turn.slot], turn.parity ^ 1);
+  ptx::wait(cta.shared.tile_free[turn.index], turn.parity ^ 1);
   publish(Tile{});
 }
 

@@ -18,18 +18,18 @@ class Widen {
       : p_(p), cta_(cta), warp_(warp), lane_(static_cast<int>(threadIdx.x) % warp_size) {}
 
   __device__ void run() {
-    for (ptx::RingPlace turn;; turn.advance(tiles_ahead, 1)) {
-      ptx::wait(cta_.shared.list_full[turn.slot], turn.parity);
-      const Tile& tile = cta_.shared.tile[turn.slot];
+    for (ptx::Turn turn;; turn.advance()) {
+      ptx::wait(cta_.shared.list_full[turn.index], turn.parity);
+      const Tile& tile = cta_.shared.tile[turn.index];
       if (tile.rows == 0) return;
-      const TileList list = cta_.list(turn.slot);
+      const TileList list = cta_.list(turn.index);
       const std::int32_t seen = tile.visible(p_, tile.seq_len, tile.rows - 1);
       for (int i = 0; i < list.length; ++i) {
         box(page_size);
         // Of V the tile sees so many keys. The rest may hold anything, and 0 · NaN is NaN.
         box(min(seen - list.blocks.id[i] * page_size, page_size));
       }
-      ptx::arrive(cta_.shared.tile_free[turn.slot]);
+      ptx::arrive(cta_.shared.tile_free[turn.index]);
     }
   }
 
