@@ -61,11 +61,11 @@ class Math : MathWarp<Keys, n> {
   __device__ void score(const Segment& segment, const Sink& sink) {
     const std::int32_t seen_by_all = segment.visible(0);
     for (std::int32_t block = segment.page_begin; block < segment.page_end; ++block) {
-      const Edge edge = Base::next_page(block, seen_by_all);
+      Base::await_page();
       float best[own_columns];
-      if (edge == Edge::none) {
+      if (Base::page_of_slot() < 0) {
         find_maxima<Edge::none>(block, best);
-      } else if (edge == Edge::some) {
+      } else if ((block + 1) * page_size > seen_by_all) {
         find_maxima<Edge::some>(block, best);
       } else {
         find_maxima<Edge::all>(block, best);

@@ -54,12 +54,16 @@ class MathWarp {
     }
   }
 
-  /// Waits for the ring's next page, which is `block`.
-  __device__ Edge next_page(std::int32_t block, std::int32_t seen_by_all) const {
+  /// Waits for the ring's next page.
+  __device__ void await_page() const {
     ptx::wait(s_.slot_full[ring_.slot], ring_.parity);
     __syncwarp();
-    if (page_of_slot() < 0) return Edge::none;
-    return (block + 1) * page_size > seen_by_all ? Edge::some : Edge::all;
+  }
+  /// Its number, −1 where the block's cell names none. Read by the lane that lets go of the slot:
+  /// racecheck does not follow a warp's other lanes there.
+  __device__ std::int32_t page_of_slot() const {
+    const std::int32_t page = lane_ == 0 ? s_.slot_page[ring_.slot] : 0;
+    return __shfl_sync(0xffffffffu, page, 0);
   }
 
   /// This warp is done with the ring's next page.
@@ -87,14 +91,6 @@ class MathWarp {
   Shared<n>& s_;
   const int group_, warp_, lane_;
   ptx::RingPlace ring_;
-
- private:
-  /// Read by the lane that lets go of the slot: racecheck does not follow a warp's other lanes
-  /// there.
-  __device__ std::int32_t page_of_slot() const {
-    const std::int32_t page = lane_ == 0 ? s_.slot_page[ring_.slot] : 0;
-    return __shfl_sync(0xffffffffu, page, 0);
-  }
 };
 
 }  // namespace msa::cuda::sm90::index

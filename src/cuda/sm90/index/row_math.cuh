@@ -23,22 +23,20 @@ class ScoreRow {
         together_(stride == 1 && reinterpret_cast<std::uintptr_t>(to) % sizeof(float4) == 0) {}
 
   __device__ void add(std::int32_t block, float score) {
-    const int at = block % 4;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) scores_[i] = at == i ? score : scores_[i];
+    for (int i = 0; i < 3; ++i) scores_[i] = scores_[i + 1];
+    scores_[3] = score;
     ++count_;
-    if (at == 3) flush(block);
+    if (block % 4 == 3) flush(block);
   }
-  /// Writes those that `last`, the block added last, ends.
+  /// Writes what is not yet written, up to `last`, the block added last.
   __device__ void flush(std::int32_t last) {
-    const std::int32_t first = last / 4 * 4;
     if (to_ != nullptr && count_ == 4 && together_) {
-      *reinterpret_cast<float4*>(to_ + first) = {scores_[0], scores_[1], scores_[2], scores_[3]};
+      *reinterpret_cast<float4*>(to_ + last - 3) = {scores_[0], scores_[1], scores_[2], scores_[3]};
     } else if (to_ != nullptr) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const std::int32_t block = first + i;
-        if (block > last - count_ && block <= last) to_[block * stride_] = scores_[i];
+        if (i >= 4 - count_) to_[(last - 3 + i) * stride_] = scores_[i];
       }
     }
     count_ = 0;
@@ -49,8 +47,8 @@ class ScoreRow {
   float* const to_;
   const std::int64_t stride_;
   const bool together_;
-  int count_ = 0;  // not yet written
-  float scores_[4] = {};
+  int count_ = 0;         // not yet written
+  float scores_[4] = {};  // the last of them is the newest
 };
 
 template <class Keys, int n>
@@ -81,19 +79,13 @@ class RowMath : MathWarp<Keys, n> {
     const float factor = s_.factor[column_of_lane()];
     const std::int32_t seen_by_all = segment.visible(0);
     for (std::int32_t block = segment.page_begin; block < segment.page_end; ++block) {
-      const Edge edge = Base::next_page(block, seen_by_all);
+      Base::await_page();
       float best[own_columns];
-      if (edge == Edge::none) {
-#pragma unroll
-        for (float& x : best) x = -INFINITY;
-        Base::release();
-      } else if (edge == Edge::some) {
-        find_maxima<Edge::some>(block, best);
-      } else {
-        find_maxima<Edge::all>(block, best);
-      }
+      const bool exists = (block + 1) * page_size > seen_by_all
+                              ? find_maxima<Edge::some>(block, best)
+                              : find_maxima<Edge::all>(block, best);
       ring_.advance(p_.slots, 1);
-      row.add(block, score_of(share(best), factor));
+      row.add(block, exists ? score_of(share(best), factor) : -INFINITY);
     }
     if (!row.empty()) row.flush(segment.page_end - 1);
   }
@@ -134,14 +126,16 @@ class RowMath : MathWarp<Keys, n> {
     ptx::wgmma_commit();
   }
 
-  /// The largest products of the ring's next page in this thread. No branch lies between the
-  /// products and their end, see Math.
+  /// The largest products of the ring's next page in this thread; false where the page does not
+  /// exist, which is found out beside its products, as it is the exception. No branch lies between
+  /// them and their end, see Math.
   template <Edge edge>
-  __device__ void find_maxima(std::int32_t block, float (&best)[own_columns]) {
+  __device__ bool find_maxima(std::int32_t block, float (&best)[own_columns]) {
     float sums[tiles][accumulators];
     ptx::wgmma_fence();
 #pragma unroll
     for (int tile = 0; tile < tiles; ++tile) multiply(tile, sums[tile]);
+    const bool exists = Base::page_of_slot() >= 0;
     ptx::wgmma_wait<tiles - 1>();
     take_maxima<edge>(0, block, sums[0], best);
     if constexpr (tiles == 2) {
@@ -151,6 +145,7 @@ class RowMath : MathWarp<Keys, n> {
     } else {
       Base::release();
     }
+    return exists;
   }
 
   template <Edge edge>

@@ -60,108 +60,123 @@ class RowScores {
   bool together_;
 };
 
-/// What a warp needs to choose blocks of a row.
+/// A warp that chooses blocks of a row.
 template <int parts>
 class Chooser {
  public:
-  __device__ Chooser(const RowScores& scores, const RowOrder& order, BlockKey* gathered_keys,
+  __device__ Chooser(const RowScores& scores, const RowOrder& order, BlockKey* gathered,
                      TopList<parts>& best)
       : scores_(scores),
         order_(order),
-        gathered_(gathered_keys),
+        gathered_(gathered),
         best_(best),
         lane_(static_cast<int>(threadIdx.x) % warp_size) {}
 
   /// The candidates [begin, end) join the list, of which the last `open` places are not taken by
   /// forced blocks.
   __device__ void add(std::int32_t begin, std::int32_t end, int open) {
-    // A few blocks are soon sorted.
-    const bool filters = open <= warp_size && end - begin > most_gathered;
+    // A few blocks are soon sorted, and of more places than lanes nothing is known.
+    if (end - begin <= most_gathered || open > warp_size) return add_all(begin, end);
+    // Whole fours, and up to three blocks on both sides of them.
+    const std::int32_t inner_begin = (begin + 3) / 4 * 4, inner_end = end / 4 * 4;
+    const int before = inner_begin - begin;
+    count_ = before + (end - inner_end);
+    if (lane_ < count_) {
+      gathered_[lane_] = key_of(lane_ < before ? begin + lane_ : inner_end + (lane_ - before));
+    }
     float least = -INFINITY;
 #pragma unroll 1
-    for (std::int32_t first = begin / 4 * 4; first < end; first += chunk) {
-      const std::int32_t from = max(first, begin);
-      int count = filters ? gather(first, begin, end, open, least) : all;
-      const bool gathered = count != all;
-      if (!gathered) count = min(first + chunk, end) - from;
-#pragma unroll 1
-      for (int i = 0; i < count; i += warp_size) {
-        const int own = i + lane_;
-        const BlockKey key = own >= count ? 0 : gathered ? gathered_[own] : key_of(from + own);
-        best_.add_sorted(sort_lanes(key, true));
+    for (std::int32_t first = inner_begin; first < inner_end; first += chunk) {
+      float largest = -INFINITY;
+      for_each_score(first, inner_end, [&](int, float x) { largest = fmaxf(largest, x); });
+      // Of 32 lanes' largest scores, as many as there are places are at least as large as the last
+      // of them: smaller scores need no look. −inf and NaN say nothing here.
+      least = fmaxf(least, __shfl_sync(0xffffffffu, sort_lanes(largest, true), open - 1));
+      std::uint32_t enter = 0;  // bit i: score i of this lane
+      for_each_score(first, inner_end, [&](int i, float x) { enter |= x >= least ? 1u << i : 0; });
+      if (least == -INFINITY || !gather(first, enter)) {
+        add_all(first, min(first + chunk, inner_end));
       }
-      __syncwarp();
     }
+    add_gathered();
   }
 
  private:
-  /// use(i, x) for each score of a lane in a chunk.
+  /// use(i, x) for each score of a lane in a chunk, whose blocks end at `end`, a multiple of 4.
   template <class Use>
-  __device__ void for_each_score(std::int32_t first, std::int32_t begin, std::int32_t end,
-                                 Use use) const {
-    const auto use_four = [&](int i, const float4& x) {
-      use(i, x.x), use(i + 1, x.y), use(i + 2, x.z), use(i + 3, x.w);
-    };
-    if (scores_.together() && first >= begin && first + chunk <= end) {
+  __device__ void for_each_score(std::int32_t first, std::int32_t end, Use use) const {
+    if (scores_.together()) {
 #pragma unroll
-      for (int i = 0; i < chunk_each; i += 4) use_four(i, scores_.four(block_of(first, i)));
-      return;
-    }
-#pragma unroll 1
-    for (int i = 0; i < chunk_each && first + i * warp_size < end; i += 4) {
-      const std::int32_t block = block_of(first, i);
-      if (scores_.together() && block >= begin && block + 4 <= end) {
-        use_four(i, scores_.four(block));
-        continue;
+      for (int i = 0; i < chunk_each; i += 4) {
+        const std::int32_t block = block_of(first, i);
+        if (block >= end) continue;
+        const float4 x = scores_.four(block);
+        use(i, x.x), use(i + 1, x.y), use(i + 2, x.z), use(i + 3, x.w);
       }
-      for (int j = 0; j < 4; ++j) {
-        if (block + j >= begin && block + j < end) use(i + j, scores_[block + j]);
+    } else {
+#pragma unroll 1
+      for (int i = 0; i < chunk_each && block_of(first, i) < end; ++i) {
+        use(i, scores_[block_of(first, i)]);
       }
     }
   }
 
-  /// Block of a lane's i-th score of a chunk.
+  /// Block of a lane's score i of a chunk.
   __device__ std::int32_t block_of(std::int32_t first, int i) const {
     return first + i / 4 * (4 * warp_size) + 4 * lane_ + i % 4;
   }
   __device__ BlockKey key_of(std::int32_t block) const { return order_.key(block, scores_[block]); }
 
-  /// Gathers the candidates of a chunk that may still enter; returns their number, or `all` where
-  /// that is no help. `least`: of the chunks before, a score that enough candidates reach.
-  __device__ int gather(std::int32_t first, std::int32_t begin, std::int32_t end, int open,
-                        float& least) {
-    float largest = -INFINITY;
-    for_each_score(first, begin, end, [&](int, float x) { largest = fmaxf(largest, x); });
-    // Of 32 lanes' largest scores, as many as there are places are at least as large as the last of
-    // them: smaller scores need no look. −inf and NaN say nothing here.
-    least = fmaxf(least, __shfl_sync(0xffffffffu, sort_lanes(largest, true), open - 1));
-    if (least == -INFINITY) return all;
-    unsigned enter = 0;  // bit i: score i of this lane
-    for_each_score(first, begin, end, [&](int i, float x) { enter |= x >= least ? 1u << i : 0; });
+  /// Sorting a warp's keys takes 300 instructions: there is one place for it.
+  __device__ __noinline__ static TopList<parts> joined(TopList<parts> best, BlockKey key) {
+    best.add_sorted(sort_lanes(key, true));
+    return best;
+  }
+
+  __device__ void add_all(std::int32_t begin, std::int32_t end) {
+#pragma unroll 1
+    for (std::int32_t first = begin; first < end; first += warp_size) {
+      const std::int32_t block = first + lane_;
+      best_ = joined(best_, block < end ? key_of(block) : 0);
+    }
+  }
+
+  /// Gathers the scores of a chunk that the bits name; false where there are too many of them.
+  __device__ bool gather(std::int32_t first, std::uint32_t enter) {
     int after = __popc(enter);
 #pragma unroll
     for (int step = 1; step < warp_size; step *= 2) {
       const int before = __shfl_up_sync(0xffffffffu, after, step);
       if (lane_ >= step) after += before;
     }
-    const int count = __shfl_sync(0xffffffffu, after, warp_size - 1);
-    if (count > most_gathered) return all;  // many alike
+    const int total = __shfl_sync(0xffffffffu, after, warp_size - 1);
+    if (total > most_gathered) return false;
+    if (count_ + total > most_gathered) add_gathered();
+    int place = count_ + after - __popc(enter);
 #pragma unroll 1
-    for (int place = after - __popc(enter); enter != 0; ++place) {
-      gathered_[place] = key_of(block_of(first, __ffs(enter) - 1));
-      enter &= enter - 1;
+    for (; enter != 0; enter &= enter - 1) {
+      gathered_[place++] = key_of(block_of(first, __ffs(static_cast<int>(enter)) - 1));
     }
-    __syncwarp();
-    return count;
+    count_ += total;
+    return true;
   }
 
-  static constexpr int all = -1;
+  __device__ void add_gathered() {
+    __syncwarp();
+#pragma unroll 1
+    for (int i = 0; i < count_; i += warp_size) {
+      best_ = joined(best_, i + lane_ < count_ ? gathered_[i + lane_] : 0);
+    }
+    __syncwarp();
+    count_ = 0;
+  }
 
   const RowScores& scores_;
   const RowOrder& order_;
   BlockKey* const gathered_;
   TopList<parts>& best_;
   const int lane_;
+  int count_ = 0;  // of gathered_
 };
 
 __device__ inline void wait_for_calls_before() {
@@ -179,13 +194,19 @@ __global__ __launch_bounds__(warps* warp_size) void select_kernel(
   // A score kernel lets this one begin when the calls before it have ended: lengths may be read.
   bool waited = !p.after_scores;
   if (waited) wait_for_calls_before();
-  const std::int64_t items = p.window.tokens * p.selection.lists;
-  constexpr int cta_items = warps / sharing;
-  for (std::int64_t first = std::int64_t{blockIdx.x} * cta_items; first < items;
-       first += std::int64_t{gridDim.x} * cta_items) {
-    const std::int64_t item = first + warp / sharing;
-    if (sharing == 1 && item >= items) return;  // no barrier follows
-    const std::int64_t token = item / p.selection.lists, list = item - token * p.selection.lists;
+  constexpr int cta_tokens = warps / sharing;
+  // CTA by CTA the lists of some tokens; no 64-bit number is divided.
+  const auto lists = static_cast<unsigned>(p.selection.lists);
+  std::int64_t group = blockIdx.x / lists;
+  unsigned list = blockIdx.x % lists;
+  const auto advance = [&] {
+    group += gridDim.x / lists;
+    list += gridDim.x % lists;
+    if (list >= lists) list -= lists, ++group;
+  };
+  for (; group * cta_tokens < p.window.tokens; advance()) {
+    const std::int64_t token = group * cta_tokens + warp / sharing;
+    if (sharing == 1 && token >= p.window.tokens) return;  // no barrier follows
     std::int64_t valid = p.valid_blocks != nullptr
                              ? p.valid_blocks[token]
                              : pages_of(find_row(p.batch, p.window.first_token + token).visible);
@@ -205,7 +226,7 @@ __global__ __launch_bounds__(warps* warp_size) void select_kernel(
     const int open = topk - static_cast<int>(min(order.forced_count(), std::int64_t{topk}));
     const auto begin = static_cast<std::int32_t>(order.first_free());
     const auto end = static_cast<std::int32_t>(order.end_free());
-    const std::int32_t part = (end - begin + sharing - 1) / sharing;
+    const std::int32_t part = (end - begin + 4 * sharing - 1) / (4 * sharing) * 4;
     if (open > 0) {
       const RowScores scores(p, token, list);
       Chooser<parts>(scores, order, s.gathered[warp], best)
@@ -225,14 +246,14 @@ __global__ __launch_bounds__(warps* warp_size) void select_kernel(
 }  // namespace
 
 void launch_select(const SelectParams& p, const Origin& origin) {
-  const std::int64_t items = p.window.tokens * p.selection.lists;
-  const bool many = items >= many_items;
+  const std::int64_t tokens = p.window.tokens, lists = p.selection.lists;
+  const bool many = tokens * lists >= many_items;
   const bool one = list_parts(p.selection.topk) == 1;
-  const std::int64_t ctas = many ? (items + warps - 1) / warps : items;
   launch_dependent(origin.op,
                    many ? (one ? select_kernel<1, 1> : select_kernel<2, 1>)
                         : (one ? select_kernel<1, warps> : select_kernel<2, warps>),
-                   ctas, warps * warp_size, 0, origin.stream, p);
+                   (many ? (tokens + warps - 1) / warps : tokens) * lists, warps * warp_size, 0,
+                   origin.stream, p);
 }
 
 }  // namespace msa::cuda::sm90::index
