@@ -26,6 +26,7 @@ template <int parts>
 struct SelectShared {
   BlockKey gathered[warps][most_gathered];
   BlockKey lists[warps][parts * warp_size];
+  std::int64_t valid[warps];  // blocks of a token
 };
 
 /// The scores of a row that decide on one list.
@@ -127,17 +128,11 @@ class Chooser {
   }
   __device__ BlockKey key_of(std::int32_t block) const { return order_.key(block, scores_[block]); }
 
-  /// Sorting a warp's keys takes 300 instructions: there is one place for it.
-  __device__ __noinline__ static TopList<parts> joined(TopList<parts> best, BlockKey key) {
-    best.add_sorted(sort_lanes(key, true));
-    return best;
-  }
-
   __device__ void add_all(std::int32_t begin, std::int32_t end) {
 #pragma unroll 1
     for (std::int32_t first = begin; first < end; first += warp_size) {
       const std::int32_t block = first + lane_;
-      best_ = joined(best_, block < end ? key_of(block) : 0);
+      best_.add_sorted(sort_lanes(block < end ? key_of(block) : 0, true));
     }
   }
 
@@ -165,7 +160,7 @@ class Chooser {
     __syncwarp();
 #pragma unroll 1
     for (int i = 0; i < count_; i += warp_size) {
-      best_ = joined(best_, i + lane_ < count_ ? gathered_[i + lane_] : 0);
+      best_.add_sorted(sort_lanes(i + lane_ < count_ ? gathered_[i + lane_] : 0, true));
     }
     __syncwarp();
     count_ = 0;
@@ -178,6 +173,14 @@ class Chooser {
   const int lane_;
   int count_ = 0;  // of gathered_
 };
+
+/// Blocks that token `token` of the window sees.
+__device__ inline std::int64_t valid_blocks(const SelectParams& p, std::int64_t token) {
+  const std::int64_t valid =
+      p.valid_blocks != nullptr ? p.valid_blocks[token]
+                                : pages_of(find_row(p.batch, p.window.first_token + token).visible);
+  return min(max(valid, std::int64_t{0}), p.scores.blocks);
+}
 
 __device__ inline void wait_for_calls_before() {
   cudaGridDependencySynchronize();
@@ -205,16 +208,18 @@ __global__ __launch_bounds__(warps* warp_size) void select_kernel(
     if (list >= lists) list -= lists, ++group;
   };
   for (; group * cta_tokens < p.window.tokens; advance()) {
-    const std::int64_t token = group * cta_tokens + warp / sharing;
-    if (sharing == 1 && token >= p.window.tokens) return;  // no barrier follows
-    std::int64_t valid = p.valid_blocks != nullptr
-                             ? p.valid_blocks[token]
-                             : pages_of(find_row(p.batch, p.window.first_token + token).visible);
-    valid = min(max(valid, std::int64_t{0}), p.scores.blocks);
-    const int topk = p.selection.topk;
-    std::int32_t* const to = p.selection.data + token * p.selection.token + list * p.selection.list;
+    const std::int64_t first = group * cta_tokens, token = first + warp / sharing;
+    if (threadIdx.x < cta_tokens && first + threadIdx.x < p.window.tokens) {
+      s.valid[threadIdx.x] = valid_blocks(p, first + threadIdx.x);
+    }
+    __syncthreads();
+    const std::int64_t valid = s.valid[warp / sharing];
+    __syncthreads();  // it may be written again
     if (!waited) wait_for_calls_before();
     waited = true;
+    if (token >= p.window.tokens) continue;
+    const int topk = p.selection.topk;
+    std::int32_t* const to = p.selection.data + token * p.selection.token + list * p.selection.list;
     if (valid <= topk) {  // all of them, whatever they score
       if (share != 0) continue;
       for (int i = lane; i < topk; i += warp_size) to[i * p.selection.slot] = i < valid ? i : -1;
