@@ -62,7 +62,8 @@ struct Team {
   /// CTAs of a SM: one's products beside the other's pages.
   static constexpr int ctas = warpgroups == 1 ? 2 : 1;
   static constexpr std::size_t shared_bytes = (ctas == 2 ? 113 : 227) * std::size_t{1024};
-  /// Pages whose maxima are collected before they are written: 32 bytes a row of scores.
+  /// Pages whose maxima are collected before they are written: 32 or 16 bytes of a row
+  /// of scores.
   static constexpr int board_pages = n <= 64 ? 8 : 4;
   /// Floats of a page's maxima, of each of four warps; padded, as a column's pages are read
   /// together.

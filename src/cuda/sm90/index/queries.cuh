@@ -5,7 +5,7 @@
 #include "cuda/sm90/index/cta.cuh"
 
 /// \file
-/// A tile's queries as operand B of the products, by the math warps, as they have nothing else to
+/// A tile's queries as an operand of the products, by the math warps, as they have nothing else to
 /// do before. 16 lanes look after a column, eight neighbouring elements each.
 
 namespace msa::cuda::sm90::index {

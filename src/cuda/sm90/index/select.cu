@@ -138,16 +138,11 @@ class Chooser {
 
   /// Gathers the scores of a chunk that the bits name; false where there are too many of them.
   __device__ bool gather(std::int32_t first, std::uint32_t enter) {
-    int after = __popc(enter);
-#pragma unroll
-    for (int step = 1; step < warp_size; step *= 2) {
-      const int before = __shfl_up_sync(0xffffffffu, after, step);
-      if (lane_ >= step) after += before;
-    }
+    const int mine = __popc(enter), after = warp_prefix(mine);
     const int total = __shfl_sync(0xffffffffu, after, warp_size - 1);
     if (total > most_gathered) return false;
     if (count_ + total > most_gathered) add_gathered();
-    int place = count_ + after - __popc(enter);
+    int place = count_ + after - mine;
 #pragma unroll 1
     for (; enter != 0; enter &= enter - 1) {
       gathered_[place++] = key_of(block_of(first, __ffs(static_cast<int>(enter)) - 1));
@@ -182,6 +177,7 @@ __device__ inline std::int64_t valid_blocks(const SelectParams& p, std::int64_t 
   return min(max(valid, std::int64_t{0}), p.scores.blocks);
 }
 
+/// After that the call behind may set itself up.
 __device__ inline void wait_for_calls_before() {
   cudaGridDependencySynchronize();
   cudaTriggerProgrammaticLaunchCompletion();
@@ -192,7 +188,6 @@ __global__ __launch_bounds__(warps* warp_size) void select_kernel(
     const __grid_constant__ SelectParams p) {
   __shared__ SelectShared<parts> s;
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
-  const int lane = static_cast<int>(threadIdx.x) % warp_size;
   const int share = warp % sharing;
   // A score kernel lets this one begin when the calls before it have ended: lengths may be read.
   bool waited = !p.after_scores;
@@ -214,7 +209,7 @@ __global__ __launch_bounds__(warps* warp_size) void select_kernel(
     }
     __syncthreads();
     const std::int64_t valid = s.valid[warp / sharing];
-    __syncthreads();  // it may be written again
+    __syncthreads();  // it may be written again, and so may the lists of the item before
     if (!waited) wait_for_calls_before();
     waited = true;
     if (token >= p.window.tokens) continue;
@@ -222,7 +217,7 @@ __global__ __launch_bounds__(warps* warp_size) void select_kernel(
     std::int32_t* const to = p.selection.data + token * p.selection.token + list * p.selection.list;
     if (valid <= topk) {  // all of them, whatever they score
       if (share != 0) continue;
-      for (int i = lane; i < topk; i += warp_size) to[i * p.selection.slot] = i < valid ? i : -1;
+      write_all_ids(valid, topk, to, p.selection.slot);
       continue;
     }
     const RowOrder order(valid, p.rule);
@@ -244,7 +239,6 @@ __global__ __launch_bounds__(warps* warp_size) void select_kernel(
       if (share % (2 * step) == 0) best.join(s.lists[warp + step]);
     }
     if (share == 0) best.write_ids(topk, to, p.selection.slot);
-    if constexpr (sharing > 1) __syncthreads();
   }
 }
 

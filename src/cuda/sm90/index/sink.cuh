@@ -99,7 +99,6 @@ class ListSink {
   /// A row that sees no more than topk blocks has all of them, and read none.
   __device__ void end() const {
     const int warp = static_cast<int>(threadIdx.x) / warp_size;
-    const int lane = static_cast<int>(threadIdx.x) % warp_size;
     for (int list = warp; list < p_.selection.lists; list += warpgroup_warps) {
       std::int32_t* const to = to_ + list * p_.selection.list;
       if (order_.valid() > p_.selection.topk) {
@@ -107,9 +106,7 @@ class ListSink {
         best.load(lists_ + list * parts * warp_size);
         best.write_ids(p_.selection.topk, to, p_.selection.slot);
       } else {
-        for (int i = lane; i < p_.selection.topk; i += warp_size) {
-          to[i * p_.selection.slot] = i < order_.valid() ? i : -1;
-        }
+        write_all_ids(order_.valid(), p_.selection.topk, to, p_.selection.slot);
       }
     }
   }
