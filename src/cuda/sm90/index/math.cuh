@@ -65,7 +65,7 @@ class Math : MathWarp<Keys, n> {
       float best[own_columns];
       if (Base::page_of_slot() < 0) {
         find_maxima<Edge::none>(block, best);
-      } else if ((block + 1) * page_size > seen_by_all) {
+      } else if (seen_by_all - block * page_size < page_size) {
         find_maxima<Edge::some>(block, best);
       } else {
         find_maxima<Edge::all>(block, best);

@@ -81,7 +81,7 @@ class RowMath : MathWarp<Keys, n> {
     for (std::int32_t block = segment.page_begin; block < segment.page_end; ++block) {
       Base::await_page();
       float best[own_columns];
-      const bool exists = (block + 1) * page_size > seen_by_all
+      const bool exists = seen_by_all - block * page_size < page_size
                               ? find_maxima<Edge::some>(block, best)
                               : find_maxima<Edge::all>(block, best);
       ring_.advance(p_.slots, 1);
