@@ -101,8 +101,8 @@ struct Shared {
   std::int32_t visible[n];  // keys that a column sees
   float factor[n];          // of a column's scores
   Segment segment[segments_ahead];
-  std::int32_t slot_page[max_slots];      // −1: the block's cell names none
-  std::int64_t units_below[buckets + 1];  // of bucket i at i + 1
+  std::int32_t slot_page[max_slots];  // −1: the block's cell names none
+  std::int64_t bucket_units[buckets];
 
   alignas(8) std::uint64_t slot_full[max_slots];  // the page is here
   std::uint64_t slot_free[max_slots];             // the math warps are done with it

@@ -70,7 +70,7 @@ __device__ inline std::int64_t warp_prefix(std::int64_t x) {
 
 /// Counts the units of each bucket of requests, by the first threads of the CTA; a barrier of the
 /// CTA must follow.
-__device__ inline void count_units(const ScoreParams& p, std::int64_t* units_below) {
+__device__ inline void count_units(const ScoreParams& p, std::int64_t* bucket_units) {
   const int thread = static_cast<int>(threadIdx.x);
   if (thread >= buckets) return;
   const std::int64_t requests = request_count(p), size = (requests + buckets - 1) / buckets;
@@ -78,7 +78,7 @@ __device__ inline void count_units(const ScoreParams& p, std::int64_t* units_bel
   for (std::int64_t i = thread * size; i < min((thread + 1) * size, requests); ++i) {
     units += request_rows(p, i).units;
   }
-  units_below[thread + 1] = units;
+  bucket_units[thread] = units;
 }
 
 /// Hands segments over, by one warp.
@@ -161,7 +161,7 @@ class Slice {
  private:
   /// Where the slice begins and ends; returns the first request of the bucket that it begins in.
   __device__ std::int64_t find_bucket(std::int64_t requests) {
-    const std::int64_t* counts = cta_.shared.units_below + 1;
+    const std::int64_t* counts = cta_.shared.bucket_units;
     constexpr int each = buckets / warp_size;
     std::int64_t mine[each], sum = 0;
 #pragma unroll
