@@ -30,6 +30,12 @@ constexpr std::uint32_t score_rank(float score) {
   return bits ^ (bits >> 31 != 0 ? 0xffffffffu : 0x80000000u);
 }
 
+/// The score of a rank; NaN that of 1.
+constexpr float score_of_rank(std::uint32_t rank) {
+  if (rank == 1) return std::bit_cast<float>(0x7fc00000u);
+  return std::bit_cast<float>(rank ^ (rank >> 31 != 0 ? 0x80000000u : 0xffffffffu));
+}
+
 /// The score of one list where heads share it: the largest, or NaN if any is.
 constexpr float larger_score(float a, float b) {
   if (a != a) return a;

@@ -20,9 +20,11 @@ TEST(SelectOrder, ScoresRankFromPlusInfinityToNaN) {
                               -1e-45f,  -1.0f, -3e38f,     -infinity, not_a_number};
   for (std::size_t i = 1; i < std::size(descending); ++i) {
     EXPECT_GT(score_rank(descending[i - 1]), score_rank(descending[i])) << i;
+    EXPECT_EQ(score_of_rank(score_rank(descending[i - 1])), descending[i - 1]) << i;
   }
   EXPECT_EQ(score_rank(-0.0f), score_rank(0.0f));
   EXPECT_EQ(score_rank(not_a_number), score_rank(-not_a_number));
+  EXPECT_TRUE(std::isnan(score_of_rank(score_rank(not_a_number))));
 }
 
 TEST(SelectOrder, TiesGoToTheLowerId) {

@@ -8,24 +8,35 @@
 
 /// \file
 /// The select kernel: lists from scores. A warp looks at a row and list, or, where there are few,
-/// eight of them share its blocks.
+/// four of them share its blocks.
 
 namespace msa::cuda::sm90::index {
 namespace {
 
-constexpr int warps = 8;
+constexpr int warps = 4, threads = warps * warp_size;
 /// Rows and lists from which on a warp does one alone: there are enough to fill the device.
 constexpr std::int64_t many_items = 1024;
 
 /// Scores that a warp looks at together, twice, and those of a lane: one bit each.
 constexpr int chunk = 1024, chunk_each = chunk / warp_size;
-/// Candidates that are sorted together where there are no more.
-constexpr int most_gathered = 2 * warp_size;
+
+/// Blocks whose scores become keys together.
+constexpr int most_named = 2 * warp_size;
+
+/// A warp's memory: candidates of lists of up to 32 · parts blocks.
+template <int parts>
+struct Candidates {
+  static constexpr int room = (parts + 2) * warp_size;
+  static constexpr int step = 8;           // keys are counted so many at a time
+  alignas(16) BlockKey keys[room + step];  // zeros behind those that keep_best() leaves
+  alignas(16) float maxima[parts * warp_size];
+  std::uint32_t named[most_named];  // blocks that will become candidates
+  int count;                        // of keys
+};
 
 template <int parts>
 struct SelectShared {
-  BlockKey gathered[warps][most_gathered];
-  BlockKey lists[warps][parts * warp_size];
+  Candidates<parts> candidates[warps];
   std::int64_t valid[warps];  // blocks of a token
 };
 
@@ -41,7 +52,7 @@ class RowScores {
         together_(heads_ == 1 && block_ == 1 &&
                   reinterpret_cast<std::uintptr_t>(from_) % sizeof(float4) == 0) {}
 
-  __device__ float operator[](std::int32_t block) const {
+  __device__ float operator[](std::uint32_t block) const {
     const float* at = from_ + block * block_;
     float score = *at;
     for (int head = 1; head < heads_; ++head) score = larger_score(score, at[head * head_]);
@@ -50,7 +61,7 @@ class RowScores {
 
   /// Whether the scores of blocks 4 i to 4 i + 3 may be loaded together.
   __device__ bool together() const { return together_; }
-  __device__ float4 four(std::int32_t block) const {
+  __device__ float4 four(std::uint32_t block) const {
     return *reinterpret_cast<const float4*>(from_ + block);
   }
 
@@ -61,57 +72,226 @@ class RowScores {
   bool together_;
 };
 
-/// A warp that chooses blocks of a row.
+/// A warp that chooses the best `topk` blocks of a row. Nothing is sorted: how many are larger is
+/// counted in shared memory, where that takes no exchange between lanes.
 template <int parts>
 class Chooser {
  public:
-  __device__ Chooser(const RowScores& scores, const RowOrder& order, BlockKey* gathered,
-                     TopList<parts>& best)
+  __device__ Chooser(const RowScores& scores, const RowOrder& order, int topk,
+                     Candidates<parts>& memory)
       : scores_(scores),
         order_(order),
-        gathered_(gathered),
-        best_(best),
+        topk_(topk),
+        memory_(memory),
+        keys_(memory.keys),
         lane_(static_cast<int>(threadIdx.x) % warp_size) {}
 
-  /// The candidates [begin, end) join the list, of which the last `open` places are not taken by
-  /// forced blocks.
-  __device__ void add(std::int32_t begin, std::int32_t end, int open) {
-    // A few blocks are soon sorted, and of more places than lanes nothing is known.
-    if (end - begin <= most_gathered || open > warp_size) return add_all(begin, end);
+  __device__ void add_forced() {
+    if (order_.forced_count() == 0) return;
+#pragma unroll
+    for (int i = 0; i < parts; ++i) add(order_.forced_key(i * warp_size + lane_));
+  }
+
+  /// The candidates [begin, end), of which no more than `open` can be chosen.
+  __device__ void add(std::uint32_t begin, std::uint32_t end, int open) {
     // Whole fours, and up to three blocks on both sides of them.
-    const std::int32_t inner_begin = (begin + 3) / 4 * 4, inner_end = end / 4 * 4;
+    const std::uint32_t inner_begin = min((begin + 3) / 4 * 4, end);
+    const std::uint32_t inner_end = max(end / 4 * 4, inner_begin);
     const int before = inner_begin - begin;
-    count_ = before + (end - inner_end);
-    if (lane_ < count_) {
-      gathered_[lane_] = key_of(lane_ < before ? begin + lane_ : inner_end + (lane_ - before));
+    named_ = before + (end - inner_end);
+    if (lane_ < named_) {
+      memory_.named[lane_] = lane_ < before ? begin + lane_ : inner_end + (lane_ - before);
     }
     float least = -INFINITY;
 #pragma unroll 1
-    for (std::int32_t first = inner_begin; first < inner_end; first += chunk) {
-      float largest = -INFINITY;
-      for_each_score(first, inner_end, [&](int, float x) { largest = fmaxf(largest, x); });
-      // Of 32 lanes' largest scores, as many as there are places are at least as large as the last
-      // of them: smaller scores need no look. −inf and NaN say nothing here.
-      least = fmaxf(least, __shfl_sync(0xffffffffu, sort_lanes(largest, true), open - 1));
+    for (std::uint32_t first = inner_begin; first < inner_end; first += chunk) {
+      float4 fours[chunk_each / 4];
+      load(first, inner_end, fours);
+      float low = -INFINITY, high = -INFINITY;
+      for_each_score(first, inner_end, fours, [&](int i, float x) {
+        if (i < chunk_each / parts) {
+          low = fmaxf(low, x);
+        } else {
+          high = fmaxf(high, x);
+        }
+      });
+      __syncwarp();  // the maxima before are read
+      memory_.maxima[lane_] = low;
+      if constexpr (parts == 2) memory_.maxima[warp_size + lane_] = high;
+      least = fmaxf(least, bound(open));
       std::uint32_t enter = 0;  // bit i: score i of this lane
-      for_each_score(first, inner_end, [&](int i, float x) { enter |= x >= least ? 1u << i : 0; });
-      if (least == -INFINITY || !gather(first, enter)) {
-        add_all(first, min(first + chunk, inner_end));
+      for_each_score(first, inner_end, fours,
+                     [&](int i, float x) { enter |= x < least ? 0 : 1u << i; });
+      name(first, enter & existing(first, inner_end));
+    }
+    add_named();
+  }
+
+  /// What another warp has kept.
+  __device__ void add(const Candidates<parts>& other) {
+#pragma unroll 1
+    for (int i = 0; i < other.count; i += warp_size) {
+      add(i + lane_ < other.count ? other.keys[i + lane_] : 0);
+    }
+  }
+
+  /// Of all candidates so far the best ones stay, the best first. Other warps may read them behind
+  /// a barrier.
+  __device__ void keep_best() {
+    if (count_ <= warp_size) {
+      keep_best_of<1>();
+    } else {
+      keep_best_of<Candidates<parts>::room / warp_size>();
+    }
+    if (lane_ == 0) memory_.count = count_;
+    least_key_ = count_ < topk_ ? 0 : keys_[topk_ - 1];
+  }
+
+  /// Writes the ids of what keep_best() has left in ascending order, then −1.
+  __device__ void write_ids(std::int32_t* to, std::int64_t stride) const {
+#pragma unroll
+    for (int part = 0; part < parts; ++part) {
+      const int own = part * warp_size + lane_;
+      if (own < count_) {
+        const std::int32_t id = id_of(keys_[own]);
+        to[count_keys([&](BlockKey key) { return id_of(key) < id; }) * stride] = id;
+      } else if (own < topk_) {
+        to[own * stride] = -1;
       }
     }
-    add_gathered();
   }
 
  private:
-  /// use(i, x) for each score of a lane in a chunk, whose blocks end at `end`, a multiple of 4.
+  /// A candidate of each lane, 0 for none.
+  __device__ void add(BlockKey key) {
+    unsigned enter = __ballot_sync(0xffffffffu, key > least_key_);
+    if (count_ + __popc(enter) > Candidates<parts>::room) {
+      keep_best();
+      enter = __ballot_sync(0xffffffffu, key > least_key_);
+    }
+    if ((enter >> lane_ & 1) != 0) keys_[count_ + __popc(enter & ((1u << lane_) - 1))] = key;
+    count_ += __popc(enter);
+  }
+
+  /// Names the blocks of a chunk whose bits are set. They come from all over a row, so that their
+  /// scores are loaded again, but together.
+  __device__ void name(std::uint32_t first, std::uint32_t bits) {
+    for (;;) {
+      const int mine = __popc(bits), after = warp_prefix(mine);
+      int place = named_ + after - mine;
+#pragma unroll 1
+      for (; bits != 0 && place < most_named; bits &= bits - 1) {
+        memory_.named[place++] = block_of(first, __ffs(static_cast<int>(bits)) - 1);
+      }
+      named_ += __shfl_sync(0xffffffffu, after, warp_size - 1);
+      if (named_ <= most_named) return;
+      named_ = most_named;
+      add_named();
+    }
+  }
+
+  /// Named blocks become candidates.
+  __device__ void add_named() {
+    __syncwarp();
+#pragma unroll 1
+    for (int i = lane_; i - lane_ < named_; i += warp_size) {
+      BlockKey key = 0;
+      if (i < named_) {
+        const std::uint32_t block = memory_.named[i];
+        key = order_.key(block, scores_[block]);
+      }
+      add(key);
+    }
+    __syncwarp();
+    named_ = 0;
+  }
+
+  /// How many of the candidates a lane asks for; no candidate, which may lie behind them, never is.
+  template <class Asks>
+  __device__ int count_keys(Asks asks) const {
+    constexpr int step = Candidates<parts>::step;
+    int found = 0;
+#pragma unroll 1
+    for (int i = 0; i < count_; i += step) {
+#pragma unroll
+      for (int j = 0; j < step; j += 2) {
+        const auto [a, b] = *reinterpret_cast<const ulonglong2*>(keys_ + i + j);
+        found += (asks(a) ? 1 : 0) + (asks(b) ? 1 : 0);
+      }
+    }
+    return found;
+  }
+
+  template <int each>
+  __device__ void keep_best_of() {
+    end_with_zeros();
+    BlockKey mine[each];
+    int rank[each];
+#pragma unroll
+    for (int j = 0; j < each; ++j) {
+      const int own = j * warp_size + lane_;
+      mine[j] = own < count_ ? keys_[own] : 0;
+      rank[j] = count_keys([&](BlockKey key) { return key > mine[j]; });
+    }
+    __syncwarp();
+#pragma unroll
+    for (int j = 0; j < each; ++j) {
+      if (mine[j] != 0 && rank[j] < topk_) keys_[rank[j]] = mine[j];
+    }
+    count_ = min(count_, topk_);
+    __syncwarp();
+    end_with_zeros();
+  }
+
+  __device__ void end_with_zeros() {
+    if (lane_ < Candidates<parts>::step) keys_[count_ + lane_] = 0;
+    __syncwarp();
+  }
+
+  /// A number that `open` or more of the maxima reach: smaller scores need no look. −inf and NaN
+  /// say nothing here.
+  __device__ float bound(int open) const {
+    __syncwarp();
+    float found = -INFINITY;
+#pragma unroll
+    for (int part = 0; part < parts; ++part) {
+      const float mine = memory_.maxima[part * warp_size + lane_];
+      int reach[4] = {};  // chains of their own
+#pragma unroll
+      for (int i = 0; i < parts * warp_size; i += 4) {
+        const float4 x = *reinterpret_cast<const float4*>(memory_.maxima + i);
+        reach[0] += x.x >= mine ? 1 : 0;
+        reach[1] += x.y >= mine ? 1 : 0;
+        reach[2] += x.z >= mine ? 1 : 0;
+        reach[3] += x.w >= mine ? 1 : 0;
+      }
+      if (reach[0] + reach[1] + reach[2] + reach[3] >= open) found = fmaxf(found, mine);
+    }
+    return score_of_rank(__reduce_max_sync(0xffffffffu, score_rank(found)));
+  }
+
+  /// This lane's scores of a chunk whose blocks end at `end`, a multiple of 4, where they may be
+  /// loaded together; behind them −inf. All loads are under way before the first is waited for.
+  __device__ void load(std::uint32_t first, std::uint32_t end,
+                       float4 (&fours)[chunk_each / 4]) const {
+    if (!scores_.together()) return;
+#pragma unroll
+    for (int i = 0; i < chunk_each / 4; ++i) {
+      const std::uint32_t block = block_of(first, 4 * i);
+      fours[i] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
+      if (block < end) fours[i] = scores_.four(block);
+    }
+  }
+
+  /// use(i, x) for each score of a lane in a chunk.
   template <class Use>
-  __device__ void for_each_score(std::int32_t first, std::int32_t end, Use use) const {
+  __device__ void for_each_score(std::uint32_t first, std::uint32_t end,
+                                 const float4 (&fours)[chunk_each / 4], Use use) const {
     if (scores_.together()) {
 #pragma unroll
       for (int i = 0; i < chunk_each; i += 4) {
-        const std::int32_t block = block_of(first, i);
-        if (block >= end) continue;
-        const float4 x = scores_.four(block);
+        if (first + i * warp_size >= end) break;  // of all lanes
+        const float4 x = fours[i / 4];
         use(i, x.x), use(i + 1, x.y), use(i + 2, x.z), use(i + 3, x.w);
       }
     } else {
@@ -122,51 +302,26 @@ class Chooser {
     }
   }
 
+  /// Bits of a lane's scores in front of `end`, a multiple of 4.
+  __device__ std::uint32_t existing(std::uint32_t first, std::uint32_t end) const {
+    const int blocks = static_cast<int>(min(end - first, std::uint32_t{chunk})) - 4 * lane_;
+    const int bits = max(blocks + 4 * warp_size - 1, 0) / (4 * warp_size) * 4;
+    return bits == 32 ? 0xffffffffu : (1u << bits) - 1;
+  }
   /// Block of a lane's score i of a chunk.
-  __device__ std::int32_t block_of(std::int32_t first, int i) const {
+  __device__ std::uint32_t block_of(std::uint32_t first, int i) const {
     return first + i / 4 * (4 * warp_size) + 4 * lane_ + i % 4;
-  }
-  __device__ BlockKey key_of(std::int32_t block) const { return order_.key(block, scores_[block]); }
-
-  __device__ void add_all(std::int32_t begin, std::int32_t end) {
-#pragma unroll 1
-    for (std::int32_t first = begin; first < end; first += warp_size) {
-      const std::int32_t block = first + lane_;
-      best_.add_sorted(sort_lanes(block < end ? key_of(block) : 0, true));
-    }
-  }
-
-  /// Gathers the scores of a chunk that the bits name; false where there are too many of them.
-  __device__ bool gather(std::int32_t first, std::uint32_t enter) {
-    const int mine = __popc(enter), after = warp_prefix(mine);
-    const int total = __shfl_sync(0xffffffffu, after, warp_size - 1);
-    if (total > most_gathered) return false;
-    if (count_ + total > most_gathered) add_gathered();
-    int place = count_ + after - mine;
-#pragma unroll 1
-    for (; enter != 0; enter &= enter - 1) {
-      gathered_[place++] = key_of(block_of(first, __ffs(static_cast<int>(enter)) - 1));
-    }
-    count_ += total;
-    return true;
-  }
-
-  __device__ void add_gathered() {
-    __syncwarp();
-#pragma unroll 1
-    for (int i = 0; i < count_; i += warp_size) {
-      best_.add_sorted(sort_lanes(i + lane_ < count_ ? gathered_[i + lane_] : 0, true));
-    }
-    __syncwarp();
-    count_ = 0;
   }
 
   const RowScores& scores_;
   const RowOrder& order_;
-  BlockKey* const gathered_;
-  TopList<parts>& best_;
+  const int topk_;
+  Candidates<parts>& memory_;
+  BlockKey* const keys_;
   const int lane_;
-  int count_ = 0;  // of gathered_
+  int named_ = 0;           // blocks
+  int count_ = 0;           // of keys_
+  BlockKey least_key_ = 0;  // smaller ones cannot be chosen
 };
 
 /// Blocks that token `token` of the window sees.
@@ -183,8 +338,15 @@ __device__ inline void wait_for_calls_before() {
   cudaTriggerProgrammaticLaunchCompletion();
 }
 
+/// CTAs of a SM that registers are kept low for. Many rows hide each other's waiting; a CTA of a
+/// few has to find room beside two of the score kernel.
 template <int parts, int sharing>
-__global__ __launch_bounds__(warps* warp_size) void select_kernel(
+constexpr int ctas = parts == 2     ? 4
+                     : sharing == 1 ? 6
+                                    : 5;
+
+template <int parts, int sharing>
+__global__ __launch_bounds__(threads, ctas<parts, sharing>) void select_kernel(
     const __grid_constant__ SelectParams p) {
   __shared__ SelectShared<parts> s;
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
@@ -216,29 +378,33 @@ __global__ __launch_bounds__(warps* warp_size) void select_kernel(
     const int topk = p.selection.topk;
     std::int32_t* const to = p.selection.data + token * p.selection.token + list * p.selection.list;
     if (valid <= topk) {  // all of them, whatever they score
-      if (share != 0) continue;
-      write_all_ids(valid, topk, to, p.selection.slot);
+      if (share == 0) write_all_ids(valid, topk, to, p.selection.slot);
       continue;
     }
     const RowOrder order(valid, p.rule);
-    TopList<parts> best;
-    if (share == 0) best.start(order);
     const int open = topk - static_cast<int>(min(order.forced_count(), std::int64_t{topk}));
-    const auto begin = static_cast<std::int32_t>(order.first_free());
-    const auto end = static_cast<std::int32_t>(order.end_free());
-    const std::int32_t part = (end - begin + 4 * sharing - 1) / (4 * sharing) * 4;
+    const auto begin = static_cast<std::uint32_t>(order.first_free());
+    const auto end = static_cast<std::uint32_t>(order.end_free());
+    // Of one chunk several warps' parts would take as long as all of it, and then they would join.
+    const bool alone = sharing == 1 || end - begin <= chunk;
+    if (alone && share != 0) continue;
+    const std::uint32_t part =
+        alone ? end - begin : (end - begin + 4 * sharing - 1) / (4 * sharing) * 4;
+    const RowScores scores(p, token, list);
+    Chooser<parts> chooser(scores, order, topk, s.candidates[warp]);
+    if (share == 0) chooser.add_forced();
     if (open > 0) {
-      const RowScores scores(p, token, list);
-      Chooser<parts>(scores, order, s.gathered[warp], best)
-          .add(min(begin + share * part, end), min(begin + (share + 1) * part, end), open);
+      chooser.add(min(begin + share * part, end), min(begin + (share + 1) * part, end), open);
     }
-    // Neighbours join their lists, then pairs of neighbours.
-    for (int step = 1; step < sharing; step *= 2) {
-      if (share % (2 * step) == step) best.store(s.lists[warp]);
+    chooser.keep_best();
+    if (!alone) {
       __syncthreads();
-      if (share % (2 * step) == 0) best.join(s.lists[warp + step]);
+      if (share != 0) continue;
+#pragma unroll 1
+      for (int i = 1; i < sharing; ++i) chooser.add(s.candidates[warp + i]);
+      chooser.keep_best();
     }
-    if (share == 0) best.write_ids(topk, to, p.selection.slot);
+    chooser.write_ids(to, p.selection.slot);
   }
 }
 
@@ -251,7 +417,7 @@ void launch_select(const SelectParams& p, const Origin& origin) {
   launch_dependent(origin.op,
                    many ? (one ? select_kernel<1, 1> : select_kernel<2, 1>)
                         : (one ? select_kernel<1, warps> : select_kernel<2, warps>),
-                   (many ? (tokens + warps - 1) / warps : tokens) * lists, warps * warp_size, 0,
+                   (many ? (tokens + warps - 1) / warps : tokens) * lists, threads, 0,
                    origin.stream, p);
 }
 
