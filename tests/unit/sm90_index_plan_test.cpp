@@ -68,13 +68,15 @@ TEST(IndexPlan, UnitsAreThePagesOfTheTiles) {
 }
 
 TEST(IndexPlan, SlicesCoverAllUnitsOnceAndDifferByOneAtMost) {
-  for (const std::int64_t units : {std::int64_t{0}, std::int64_t{1}, std::int64_t{131},
-                                   std::int64_t{264}, std::int64_t{265}, std::int64_t{1} << 52}) {
+  for (const std::int64_t units :
+       {std::int64_t{0}, std::int64_t{1}, std::int64_t{131}, std::int64_t{264}, std::int64_t{265},
+        (std::int64_t{1} << 31) - 1, std::int64_t{1} << 31, std::int64_t{1} << 52}) {
     for (const int ctas : {1, 132, 264}) {
-      EXPECT_EQ(slice_begin(units, 0, ctas), 0);
-      EXPECT_EQ(slice_begin(units, ctas, ctas), units);
+      const Slices slices(units, ctas, Divisor(static_cast<std::uint32_t>(ctas)));
+      EXPECT_EQ(slices.begin(0), 0);
+      EXPECT_EQ(slices.begin(ctas), units);
       for (int cta = 0; cta < ctas; ++cta) {
-        const std::int64_t size = slice_begin(units, cta + 1, ctas) - slice_begin(units, cta, ctas);
+        const std::int64_t size = slices.begin(cta + 1) - slices.begin(cta);
         ASSERT_GE(size, units / ctas);
         ASSERT_LE(size, units / ctas + 1);
       }

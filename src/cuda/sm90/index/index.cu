@@ -109,10 +109,12 @@ void for_windows(const BatchMetadata& batch, std::int64_t most, Body body) {
   const std::int64_t decoded = batch.num_decode_tokens(), m = batch.decode_query_len;
   const std::int64_t step = decoded > 0 ? most / m * m : most;
   for (std::int64_t t = 0; t < decoded; t += step) {
-    body(Window{t, std::min(step, decoded - t), true});
+    const std::int64_t tokens = std::min(step, decoded - t);
+    body(Window{t, tokens, t / m, tokens / m, true});
   }
   for (std::int64_t t = decoded; t < batch.num_actual_tokens; t += most) {
-    body(Window{t, std::min(most, batch.num_actual_tokens - t), false});
+    const std::int64_t tokens = std::min(most, batch.num_actual_tokens - t);
+    body(Window{t, tokens, batch.num_decodes, batch.num_prefills, false});
   }
 }
 
@@ -133,7 +135,7 @@ void index_blocks(const IndexArgs& args) {
   p.rule = args.rule;
   p.selection = selection;
   if (layout.keeps_lists) {
-    p.window = {0, args.batch.num_actual_tokens, false};
+    p.window.tokens = args.batch.num_actual_tokens;
     return launch_scores(args, p, Output::lists, origin);
   }
   p.scores = {layout.tokens == 0 ? nullptr : aligned_to<float>(alignment, args.workspace.data),
@@ -180,7 +182,7 @@ void select_blocks(const SelectArgs& args) {
   s.rule = args.rule;
   s.selection = lists_view(args.selection);
   s.valid_blocks = args.valid_blocks.ptr<std::int32_t>();
-  s.window = {0, args.num_tokens, false};
+  s.window.tokens = args.num_tokens;
   launch_select(s, {"select_blocks", args.scores.device.index, args.stream});
 }
 

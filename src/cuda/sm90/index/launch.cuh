@@ -23,6 +23,7 @@ void launch_columns(const ScoreParams& params, const Origin& origin) {
   ScoreParams p = params;
   constexpr std::size_t extra = keeps_lists ? ListSink<n>::bytes : 0;
   p.slots = slots_beside<Keys, n>(extra);
+  p.by_ctas = Divisor(static_cast<std::uint32_t>(ctas));
   launch_dependent(origin.op, kernel,
                    keeps_lists ? std::min<std::int64_t>(p.window.tokens, ctas) : ctas,
                    Team<n>::threads, dynamic_bytes<Keys, n>(p.slots, extra), origin.stream, p);

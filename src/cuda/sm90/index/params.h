@@ -7,6 +7,7 @@
 
 #include "common/block_order.h"
 #include "cuda/common/batch.cuh"
+#include "cuda/sm90/common/arithmetic.h"
 
 /// \file
 /// What the indexer's kernels are launched with.
@@ -30,6 +31,7 @@ struct ListsView {
 /// Rows of a call that are scored together: consecutive ones, all of decode requests or none.
 struct Window {
   std::int64_t first_token, tokens;
+  std::int64_t first_request, requests;  // that have rows in it, or all prefill ones
   bool decode;
 };
 
@@ -53,6 +55,7 @@ struct ScoreParams {
 
   ScoreView scores;  // row 0 is the window's first token
   int slots;         // of the ring
+  Divisor by_ctas;   // divides by the launch's CTAs
 
   // Where lists are kept in shared memory instead of scores in the workspace:
   SelectRule rule;

@@ -74,10 +74,25 @@ struct TileRun {
   std::int64_t end_skipped;  // tiles with `skip` pages or less
 };
 
-/// Where CTA `cta` of `ctas` begins in a sequence of `units`.
-MSA_HOST_DEVICE constexpr std::int64_t slice_begin(std::int64_t units, int cta, int ctas) {
-  return units / ctas * cta + units % ctas * cta / ctas;
-}
+/// Equal slices of a sequence of units, one a CTA: their sizes differ by one at most.
+class Slices {
+ public:
+  /// `by_ctas` divides by `ctas`.
+  MSA_HOST_DEVICE constexpr Slices(std::int64_t units, int ctas, const Divisor& by_ctas)
+      : by_ctas_(by_ctas),
+        each_(units <= INT32_MAX ? by_ctas.quotient(static_cast<int>(units)) : units / ctas),
+        rest_(static_cast<int>(units - each_ * ctas)) {}
+
+  /// Where CTA `cta`'s begins.
+  MSA_HOST_DEVICE constexpr std::int64_t begin(int cta) const {
+    return each_ * cta + by_ctas_.quotient(rest_ * cta);
+  }
+
+ private:
+  Divisor by_ctas_;
+  std::int64_t each_;
+  int rest_;
+};
 
 /// Pages of `keys` keys.
 MSA_HOST_DEVICE constexpr std::int64_t pages_of(std::int64_t keys) {

@@ -26,13 +26,13 @@ __device__ inline std::int64_t tile_count(const ScoreParams& p, std::int64_t row
   return (rows + (1 << p.tile_tokens_log2) - 1) >> p.tile_tokens_log2;
 }
 
-/// `index` is a decode request of the window, or one of all prefill requests.
+/// Of request `index` of the window.
 __device__ inline RequestRows request_rows(const ScoreParams& p, std::int64_t index) {
   RequestRows r;
   if (p.window.decode) {
     r.rows = p.batch.decode_query_len;
     r.first_token = p.window.first_token + index * r.rows;
-    const std::int32_t seq_len = p.batch.seq_lens[r.first_token / r.rows];
+    const std::int32_t seq_len = p.batch.seq_lens[p.window.first_request + index];
     r.position = seq_len - r.rows;
     r.seq_len = max(seq_len, 0);
     const std::int64_t pages = min(pages_of(r.seq_len), p.scores.blocks);
@@ -48,21 +48,20 @@ __device__ inline RequestRows request_rows(const ScoreParams& p, std::int64_t in
   r.rows = to - from;
   r.first_token = p.batch.decode_tokens + from;
   r.position = p.batch.context_lens[index] + (from - begin);
-  r.seq_len = max(p.batch.seq_lens[p.batch.decodes + index], 0);
+  r.seq_len = max(p.batch.seq_lens[p.window.first_request + index], 0);
   r.units = tiles_of(p, r).units(tile_count(p, r.rows));
   return r;
 }
 
-__device__ inline std::int64_t request_count(const ScoreParams& p) {
-  return p.window.decode ? p.window.tokens / p.batch.decode_query_len : p.batch.prefills;
-}
+/// So few requests that one warp counts all units: nobody has to wait for others.
+__device__ inline bool few_requests(const ScoreParams& p) { return p.window.requests <= warp_size; }
 
-/// Counts the units of each bucket of requests, by the first threads of the CTA; a barrier of the
-/// CTA must follow.
+/// Counts the units of each bucket of many requests, by the first threads of the CTA; a barrier of
+/// the CTA must follow.
 __device__ inline void count_units(const ScoreParams& p, std::int64_t* bucket_units) {
   const int thread = static_cast<int>(threadIdx.x);
-  if (thread >= buckets) return;
-  const std::int64_t requests = request_count(p), size = (requests + buckets - 1) / buckets;
+  if (thread >= buckets || few_requests(p)) return;
+  const std::int64_t requests = p.window.requests, size = (requests + buckets - 1) / buckets;
   std::int64_t units = 0;
   for (std::int64_t i = thread * size; i < min((thread + 1) * size, requests); ++i) {
     units += request_rows(p, i).units;
@@ -124,13 +123,14 @@ class Slice {
       : p_(p), cta_(cta), segments_(cta), lane_(static_cast<int>(threadIdx.x) % warp_size) {}
 
   __device__ void run() {
-    const std::int64_t requests = request_count(p_);
-    std::int64_t first = find_bucket(requests);
-    for (; at_ < end_ && first < requests; first += warp_size) {
+    const std::int64_t requests = p_.window.requests;
+    std::int64_t first = few_requests(p_) ? 0 : find_bucket(requests);
+    do {
       RequestRows mine;
       if (first + lane_ < requests) mine = request_rows(p_, first + lane_);
       const std::int64_t after = below_ + warp_prefix(mine.units);
       below_ = __shfl_sync(0xffffffffu, after, warp_size - 1);
+      if (few_requests(p_)) take_slice(below_);
       while (at_ < min(below_, end_)) {
         const int owner = __popc(__ballot_sync(0xffffffffu, after <= at_));
         const std::int64_t index = first + owner;
@@ -141,14 +141,22 @@ class Slice {
         r.seq_len = __shfl_sync(0xffffffffu, mine.seq_len, owner);
         r.units = __shfl_sync(0xffffffffu, mine.units, owner);
         const std::int64_t begin = __shfl_sync(0xffffffffu, after, owner) - r.units;
-        make_segment(r, static_cast<std::int32_t>(index), at_ - begin);
+        make_segment(r, static_cast<std::int32_t>(p_.window.first_request + index), at_ - begin);
       }
-    }
+      first += warp_size;
+    } while (at_ < end_ && first < requests);
     segments_.publish(Segment{});
   }
 
  private:
-  /// Where the slice begins and ends; returns the first request of the bucket that it begins in.
+  /// Where the slice of `total` units begins and ends.
+  __device__ void take_slice(std::int64_t total) {
+    const Slices slices(total, static_cast<int>(gridDim.x), p_.by_ctas);
+    at_ = slices.begin(static_cast<int>(blockIdx.x));
+    end_ = slices.begin(static_cast<int>(blockIdx.x) + 1);
+  }
+
+  /// Takes the slice; returns the first request of the bucket that it begins in.
   __device__ std::int64_t find_bucket(std::int64_t requests) {
     const std::int64_t* counts = cta_.shared.bucket_units;
     constexpr int each = buckets / warp_size;
@@ -156,10 +164,7 @@ class Slice {
 #pragma unroll
     for (int i = 0; i < each; ++i) sum += mine[i] = counts[lane_ * each + i];
     const std::int64_t after = warp_prefix(sum);
-    const std::int64_t total = __shfl_sync(0xffffffffu, after, warp_size - 1);
-    const int cta = static_cast<int>(blockIdx.x), ctas = static_cast<int>(gridDim.x);
-    at_ = slice_begin(total, cta, ctas);
-    end_ = slice_begin(total, cta + 1, ctas);
+    take_slice(__shfl_sync(0xffffffffu, after, warp_size - 1));
     // Buckets that end at or before the slice's begin.
     std::int64_t below = after - sum, passed_units = 0;
     int passed = 0;
@@ -176,16 +181,15 @@ class Slice {
   }
 
   /// The pages from the request's unit `unit` to the end of its tile or of the slice.
-  __device__ void make_segment(const RequestRows& r, std::int32_t index, std::int64_t unit) {
+  __device__ void make_segment(const RequestRows& r, std::int32_t request, std::int64_t unit) {
     Segment s;
+    s.request = request;
     std::int64_t tile_begin = 0, tile_end = r.units;
     s.first_token = r.first_token;
     s.position = r.position;
     s.rows = static_cast<std::int32_t>(r.rows);
     s.seq_len = r.seq_len;
-    if (p_.window.decode) {
-      s.request = static_cast<std::int32_t>(r.first_token / p_.batch.decode_query_len);
-    } else {
+    if (!p_.window.decode) {
       const TileRun run = tiles_of(p_, r);
       const std::int64_t tile = run.tile_of(unit, tile_count(p_, r.rows));
       const std::int64_t token = tile << p_.tile_tokens_log2;
@@ -195,7 +199,6 @@ class Slice {
       s.position += token;
       s.rows =
           static_cast<std::int32_t>(min(r.rows - token, std::int64_t{1} << p_.tile_tokens_log2));
-      s.request = static_cast<std::int32_t>(p_.batch.decodes + index);
     }
     const std::int64_t begin = unit - tile_begin;
     const std::int64_t end = min(tile_end - tile_begin, begin + (end_ - at_));
