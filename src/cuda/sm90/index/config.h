@@ -31,7 +31,7 @@ struct E4m3Keys {
   static constexpr int planes = 1;
   static constexpr bool widens = false;
 };
-/// e4m3 widened to f16 in registers, which is exact, by queries scaled to f16.
+/// e4m3 widened to f16, which is exact, by queries scaled to f16.
 struct WidenedKeys {
   static constexpr int boxes = 1;
   static constexpr int query_bytes = 256;
@@ -58,22 +58,41 @@ struct Team {
   /// One warp fetches and one makes segments; registers are handed over by whole warpgroups.
   static constexpr bool hands_over = warpgroups == 2;
   static constexpr int threads = math_threads + (hands_over ? warpgroup : 64);
-  static constexpr int math_registers = 232, ahead_registers = 40;
+  static constexpr int math_registers = 224, ahead_registers = 56;
   /// CTAs of a SM: one's products beside the other's pages.
   static constexpr int ctas = warpgroups == 1 ? 2 : 1;
+  /// Of the ring. More pages on their way to two CTAs bring no more of them, but let some CTAs end
+  /// before others: 16 requests of 32K in e4m3 took 24.6 µs with 2 and 25.9 with 7.
+  static constexpr int most_slots = warpgroups == 1 ? 2 : max_slots;
   static constexpr std::size_t shared_bytes = (ctas == 2 ? 113 : 227) * std::size_t{1024};
-  /// Pages whose maxima are collected before they are written: 32 or 16 bytes of a row
-  /// of scores.
-  static constexpr int board_pages = n <= 64 ? 8 : 4;
-  /// Floats of a page's maxima, of each of four warps; padded, as a column's pages are read
-  /// together.
-  static constexpr int board_stride = warpgroup_warps * columns + 32 / board_pages;
+};
+
+/// Whether warps ahead widen pages in shared memory, once for both warpgroups; elsewhere a warp
+/// widens what it multiplies, in registers.
+template <class Keys, int n>
+constexpr bool widens_ahead = Keys::widens&& Team<n>::warpgroups == 2;
+inline constexpr int widening_warps = 2;
+inline constexpr int widened_slots = 3;
+inline constexpr std::size_t widened_bytes = 2 * box_bytes;  // of a page
+
+/// Where one warpgroup's warps meet with the maxima of pages.
+template <int n>
+struct Board {
+  /// Pages whose maxima are collected before they are written: 32 bytes of a row of scores.
+  static constexpr int pages = 8;
+  /// Of a page, from each of four warps; padded, as a column's pages are read together.
+  static constexpr int stride = warpgroup_warps * n + 32 / pages;
+  alignas(16) float maxima[pages][stride];
+};
+/// Two warpgroups have their tile along wgmma's rows and need none.
+template <int n>
+requires(Team<n>::warpgroups == 2) struct Board<n> {
 };
 
 /// Named barriers of the CTA (0 is __syncthreads').
 namespace barriers {
 inline constexpr int math = 1;
-inline constexpr int warpgroups = 2;  // + warpgroup: all of it is here
+inline constexpr int board = 2;
 }  // namespace barriers
 
 /// Pages [page_begin, page_end) of a tile.
@@ -95,39 +114,49 @@ struct Segment {
 /// Requests are counted by so many threads; a bucket of them each.
 inline constexpr int buckets = 128;
 
-/// Shared memory outside the queries and the ring.
+/// What is known of the slots of a ring of pages.
+struct PageRing {
+  std::int32_t page[max_slots];  // −1: the block's cell names none
+
+  alignas(8) std::uint64_t full[max_slots];  // the page is here
+  std::uint64_t free[max_slots];             // nobody needs it any more
+};
+
+/// Shared memory outside the queries and the rings.
 template <int n>
 struct Shared {
-  alignas(16) float board[Team<n>::warpgroups][Team<n>::board_pages][Team<n>::board_stride];
+  Board<n> board;
   std::int32_t visible[n];  // keys that a column sees
   float factor[n];          // of a column's scores
   Segment segment[segments_ahead];
-  std::int32_t slot_page[max_slots];  // −1: the block's cell names none
   std::int64_t bucket_units[buckets];
+  PageRing fetched, widened;
 
-  alignas(8) std::uint64_t slot_full[max_slots];  // the page is here
-  std::uint64_t slot_free[max_slots];             // the math warps are done with it
-  std::uint64_t segment_full[segments_ahead];     // it is described
-  std::uint64_t segment_free[segments_ahead];     // nobody needs it any more
+  alignas(8) std::uint64_t segment_full[segments_ahead];  // it is described
+  std::uint64_t segment_free[segments_ahead];             // nobody needs it any more
 };
 
 template <class Keys, int n>
 constexpr std::size_t query_bytes = std::size_t{n * Keys::query_bytes} * Keys::planes;
+/// Of the ring of widened pages.
+template <class Keys, int n>
+constexpr std::size_t widened_ring_bytes = widens_ahead<Keys, n> ? widened_slots* widened_bytes : 0;
 /// Slots of the ring that fit beside everything else.
 template <class Keys, int n>
 constexpr int slots_beside(std::size_t extra = 0) {
-  const std::size_t rest = Team<n>::shared_bytes - query_bytes<Keys, n> - sizeof(Shared<n>) - extra;
+  const std::size_t rest = Team<n>::shared_bytes - query_bytes<Keys, n> -
+                           widened_ring_bytes<Keys, n> - sizeof(Shared<n>) - extra;
   const int fitting = static_cast<int>(rest / (Keys::boxes * box_bytes));
-  return fitting < max_slots ? fitting : max_slots;
+  return fitting < Team<n>::most_slots ? fitting : Team<n>::most_slots;
 }
 static_assert(slots_beside<Bf16Keys, 256>() >= 4 && slots_beside<SplitKeys, 256>() >= 2 &&
-                  slots_beside<SplitKeys, 64>() >= 2 && slots_beside<Bf16Keys, 8>() == 3,
+                  slots_beside<SplitKeys, 64>() >= 2 && slots_beside<WidenedKeys, 256>() >= 3,
               "the ring holds pages ahead");
 
 template <class Keys, int n>
 constexpr std::size_t dynamic_bytes(int slots, std::size_t extra = 0) {
   return query_bytes<Keys, n> + static_cast<std::size_t>(slots) * Keys::boxes * box_bytes +
-         sizeof(Shared<n>) + extra;
+         widened_ring_bytes<Keys, n> + sizeof(Shared<n>) + extra;
 }
 
 }  // namespace msa::cuda::sm90::index

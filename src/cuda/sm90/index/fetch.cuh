@@ -14,6 +14,11 @@ class Fetch {
   __device__ Fetch(const ScoreParams& p, const Cta<Keys, n>& cta)
       : p_(p), cta_(cta), lane_(static_cast<int>(threadIdx.x) % warp_size) {}
 
+  /// Nothing is read: the copy engine is told which map it will need.
+  __device__ void prepare() const {
+    if (lane_ == 0) asm volatile("prefetch.tensormap [%0];" ::"l"(&p_.keys));
+  }
+
   __device__ void run() {
     for (ptx::Turn turn;; turn.advance()) {
       ptx::wait(cta_.shared.segment_full[turn.index], turn.parity);
@@ -38,11 +43,12 @@ class Fetch {
 
   /// −1: no page; the slot holds what it held, and nobody looks at it.
   __device__ void fetch(std::int32_t page) {
-    ptx::wait(cta_.shared.slot_free[place_.slot], place_.parity ^ 1);
+    PageRing& pages = cta_.shared.fetched;
+    ptx::wait(pages.free[place_.slot], place_.parity ^ 1);
     __syncwarp();
     if (ptx::elect()) {
-      std::uint64_t& full = cta_.shared.slot_full[place_.slot];
-      cta_.shared.slot_page[place_.slot] = page;
+      std::uint64_t& full = pages.full[place_.slot];
+      pages.page[place_.slot] = page;
       if (page < 0) {
         ptx::arrive(full);
       } else {

@@ -5,10 +5,11 @@
 #include "cuda/sm90/index/math.cuh"
 #include "cuda/sm90/index/row_math.cuh"
 #include "cuda/sm90/index/sink.cuh"
+#include "cuda/sm90/index/widen.cuh"
 #include "cuda/sm90/index/work.cuh"
 
 /// \file
-/// The score kernel: a warpgroup or two compute, two warps work ahead of them.
+/// The score kernel: a warpgroup or two compute, two warps or four work ahead of them.
 
 namespace msa::cuda::sm90::index {
 
@@ -20,8 +21,12 @@ __global__ __launch_bounds__(Team<n>::threads, Team<n>::ctas) void score_kernel(
   extern __shared__ __align__(1024) unsigned char memory[];
   const Cta<Keys, n> cta(p, memory);
   constexpr int fetch_warp = Team<n>::math_warps, slice_warp = fetch_warp + 1;
+  constexpr int first_widening_warp = slice_warp + 1;
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
-  if (warp == fetch_warp) cta.init_barriers(p.slots);
+  if (warp == fetch_warp) {
+    Fetch<Keys, n>(p, cta).prepare();
+    cta.init_barriers(p.slots);
+  }
   cudaGridDependencySynchronize();
   cudaTriggerProgrammaticLaunchCompletion();
   if constexpr (!keeps_lists) count_units(p, cta.shared.bucket_units);
@@ -36,9 +41,12 @@ __global__ __launch_bounds__(Team<n>::threads, Team<n>::ctas) void score_kernel(
         Slice<Keys, n>(p, cta).run();
       }
     }
+    if constexpr (widens_ahead<Keys, n>) {
+      if (warp >= first_widening_warp) Widen<Keys, n>(p, cta, warp - first_widening_warp).run();
+    }
   } else {
     if constexpr (Team<n>::hands_over) ptx::take_registers<Team<n>::math_registers>();
-    if constexpr (n >= 128 && !Keys::widens) {
+    if constexpr (Team<n>::warpgroups == 2) {
       RowMath<Keys, n>(p, cta).run();
     } else {
       using Sink = std::conditional_t<keeps_lists, ListSink<n>, ScoreSink<n>>;

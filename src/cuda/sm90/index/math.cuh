@@ -5,11 +5,11 @@
 #include "cuda/sm90/index/math_warp.cuh"
 
 /// \file
-/// The warpgroups that compute: products of a page's keys, along the 64 rows of wgmma, and the
-/// tile's queries, along its n; then the largest of each column.
+/// The warpgroup that computes, for tiles of up to 64 columns: products of a page's keys, along the
+/// 64 rows of wgmma, and the tile's queries, along its n; then the largest of each column.
 ///
 /// A thread is lane 4 g + c of warp w. Of each half of a page (64 keys) it holds the keys
-/// 16 w + g and + 8 of the columns 8 j + 2 c and + 1 of its warpgroup.
+/// 16 w + g and + 8 of the columns 8 j + 2 c and + 1.
 
 namespace msa::cuda::sm90::index {
 
@@ -51,12 +51,13 @@ class Math : MathWarp<Keys, n> {
   }
 
  private:
-  using Base::address_of, Base::columns, Base::cta_, Base::group_, Base::k_steps, Base::key_step;
+  using Base::address_of, Base::cta_, Base::k_steps, Base::key_step;
   using Base::lane_, Base::p_, Base::query_step, Base::release, Base::ring_, Base::s_, Base::warp_;
-  static constexpr int accumulators = columns / 2;  // of a thread and half
-  static constexpr int own_columns = columns / 4;   // of a thread
-  static constexpr int board_pages = Team<n>::board_pages;
-  using Order = MaximaOrder<columns>;
+  static_assert(Team<n>::warpgroups == 1);
+  static constexpr int accumulators = n / 2;  // of a thread and half
+  static constexpr int own_columns = n / 4;   // of a thread
+  static constexpr int board_pages = Board<n>::pages;
+  using Order = MaximaOrder<n>;
 
   __device__ void score(const Segment& segment, const Sink& sink) {
     const std::int32_t seen_by_all = segment.visible(0);
@@ -70,12 +71,12 @@ class Math : MathWarp<Keys, n> {
       } else {
         find_maxima<Edge::all>(block, best);
       }
-      ring_.advance(p_.slots, 1);
+      Base::advance();
       to_board(block, best);
       if ((block + 1) % board_pages != 0 && block + 1 < segment.page_end) continue;
       sync();  // the board is complete
       const std::int32_t first = block / board_pages * board_pages;
-      sink.take(group_, warp_, lane_, max(first, segment.page_begin), block + 1);
+      sink.take(warp_, lane_, max(first, segment.page_begin), block + 1);
       sync();  // and may be written again
     }
   }
@@ -94,13 +95,13 @@ class Math : MathWarp<Keys, n> {
     take_maxima<edge>(1, block, sums[1], best);
   }
 
-  __device__ void sync() const { ptx::sync_threads(barriers::warpgroups + group_, warpgroup); }
+  __device__ void sync() const { ptx::sync_threads(barriers::board, warpgroup); }
 
-  /// Starts the products of the page's keys 64 · half and on with this warpgroup's columns.
+  /// Starts the products of the page's keys 64 · half and on with all columns.
   template <int half>
   __device__ void multiply(float (&sums)[accumulators]) {
-    const std::uint32_t q = ptx::matrix_at(address_of(cta_.queries + group_ * columns * 128));
-    const unsigned char* page = cta_.slot(ring_) + half * 64 * 128;
+    const std::uint32_t q = ptx::matrix_at(address_of(cta_.queries));
+    const unsigned char* page = Base::page() + half * 64 * 128;
     if constexpr (Keys::widens) {
       // Four k steps are made of chunks 2 c + batch of a key, which are free of bank conflicts, as
       // key mod 8 is g.
@@ -155,7 +156,7 @@ class Math : MathWarp<Keys, n> {
   __device__ void take_maxima(int half, std::int32_t block, const float (&sums)[accumulators],
                               float (&best)[own_columns]) const {
     const std::int32_t key = block * page_size + half * 64 + 16 * warp_ + lane_ / 4;
-    const std::int32_t* visible = s_.visible + group_ * columns + lane_ % 4 * 2;
+    const std::int32_t* visible = s_.visible + lane_ % 4 * 2;
 #pragma unroll
     for (int i = 0; i < own_columns; ++i) {
       const int at = 4 * (i / 2) + i % 2;
@@ -174,7 +175,7 @@ class Math : MathWarp<Keys, n> {
   /// of what they hold for the other's other half.
   __device__ void to_board(std::int32_t block, float (&best)[own_columns]) const {
     halve<own_columns, 16>(best);
-    float* to = s_.board[group_][block % board_pages] + warp_ * columns + Order::first_place(lane_);
+    float* to = s_.board.maxima[block % board_pages] + warp_ * n + Order::first_place(lane_);
     if (!Order::writes(lane_)) return;
 #pragma unroll
     for (int i = 0; i < Order::each; ++i) to[i] = best[i];

@@ -32,10 +32,13 @@ class MathWarp {
       : p_(p),
         cta_(cta),
         s_(cta.shared),
+        pages_(widened ? s_.widened : s_.fetched),
         group_(__shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / warpgroup, 0)),
         warp_(static_cast<int>(threadIdx.x) / warp_size % warpgroup_warps),
         lane_(static_cast<int>(threadIdx.x) % warp_size) {}
 
+  /// Whether the ring's pages have been widened by other warps.
+  static constexpr bool widened = widens_ahead<Keys, n>;
   static constexpr int columns = Team<n>::columns;
   static constexpr int k_steps = Keys::query_bytes / 32;
 
@@ -56,21 +59,27 @@ class MathWarp {
 
   /// Waits for the ring's next page.
   __device__ void await_page() const {
-    ptx::wait(s_.slot_full[ring_.slot], ring_.parity);
+    ptx::wait(pages_.full[ring_.slot], ring_.parity);
     __syncwarp();
   }
   /// Its number, −1 where the block's cell names none. Read by the lane that lets go of the slot:
   /// racecheck does not follow a warp's other lanes there.
   __device__ std::int32_t page_of_slot() const {
-    const std::int32_t page = lane_ == 0 ? s_.slot_page[ring_.slot] : 0;
+    const std::int32_t page = lane_ == 0 ? pages_.page[ring_.slot] : 0;
     return __shfl_sync(0xffffffffu, page, 0);
   }
 
   /// This warp is done with the ring's next page.
   __device__ void release() const {
     __syncwarp();
-    if (lane_ == 0) ptx::arrive(s_.slot_free[ring_.slot]);
+    if (lane_ == 0) ptx::arrive(pages_.free[ring_.slot]);
     __syncwarp();
+  }
+  /// Goes on to the page behind.
+  __device__ void advance() { ring_.advance(widened ? widened_slots : p_.slots, 1); }
+
+  __device__ const unsigned char* page() const {
+    return widened ? cta_.widened_slot(ring_) : cta_.slot(ring_);
   }
 
   /// The same for all lanes, and known to be.
@@ -89,6 +98,7 @@ class MathWarp {
   const ScoreParams& p_;
   const Cta<Keys, n>& cta_;
   Shared<n>& s_;
+  PageRing& pages_;
   const int group_, warp_, lane_;
   ptx::RingPlace ring_;
 };

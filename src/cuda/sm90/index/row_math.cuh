@@ -66,8 +66,8 @@ class RowMath : MathWarp<Keys, n> {
 
  private:
   using Base::address_of, Base::columns, Base::cta_, Base::group_, Base::k_steps, Base::key_step;
-  using Base::lane_, Base::p_, Base::query_step, Base::ring_, Base::s_, Base::warp_;
-  static_assert(!Keys::widens, "both operands are in shared memory");
+  using Base::lane_, Base::p_, Base::query_step, Base::s_, Base::warp_;
+  static_assert(!Keys::widens || Base::widened, "both operands are in shared memory");
   static constexpr int tiles = columns / 64;  // of 64 columns
   static constexpr int accumulators = 64;     // of a thread and tile
   static constexpr int own_columns = 2 * tiles;
@@ -84,7 +84,7 @@ class RowMath : MathWarp<Keys, n> {
       const bool exists = seen_by_all - block * page_size < page_size
                               ? find_maxima<Edge::some>(block, best)
                               : find_maxima<Edge::all>(block, best);
-      ring_.advance(p_.slots, 1);
+      Base::advance();
       row.add(block, exists ? score_of(share(best), factor) : -INFINITY);
     }
     if (!row.empty()) row.flush(segment.page_end - 1);
@@ -111,16 +111,16 @@ class RowMath : MathWarp<Keys, n> {
   __device__ void multiply(int tile, float (&sums)[accumulators]) {
     const std::uint32_t q =
         ptx::matrix_at(address_of(cta_.queries + (group_ * columns + tile * 64) * 128));
-    const std::uint32_t keys = ptx::matrix_at(address_of(cta_.slot(ring_)));
+    const std::uint32_t keys = ptx::matrix_at(address_of(Base::page()));
 #pragma unroll
     for (int step = 0; step < Keys::planes * k_steps; ++step) {
       const int k = step % k_steps;
       const std::uint32_t plane = ptx::step_of(step / k_steps * n * Keys::query_bytes);
-      if constexpr (Keys::boxes == 1) {
+      if constexpr (Keys::query_bytes == 128) {
         ptx::wgmma_e4m3(sums, q + query_step(k), keys + key_step(k), step > 0);
       } else {
-        ptx::wgmma<ptx::Operand::bf16, 0>(sums, q + plane + query_step(k), keys + key_step(k),
-                                          step > 0);
+        constexpr auto type = Keys::widens ? ptx::Operand::f16 : ptx::Operand::bf16;
+        ptx::wgmma<type, 0>(sums, q + plane + query_step(k), keys + key_step(k), step > 0);
       }
     }
     ptx::wgmma_commit();

@@ -12,12 +12,12 @@ namespace msa::cuda::sm90::index {
 
 /// A score from the four warps' maxima at a place of the board.
 template <int n>
-__device__ inline float score_at(const Shared<n>& s, int group, int page, int place, float factor) {
-  const float* maxima = s.board[group][page] + place;
+__device__ inline float score_at(const Shared<n>& s, int page, int place, float factor) {
+  const float* maxima = s.board.maxima[page] + place;
   float x = maxima[0];
 #pragma unroll
   for (int warp = 1; warp < warpgroup_warps; ++warp) {
-    x = larger(x, maxima[warp * Team<n>::columns]);
+    x = larger(x, maxima[warp * n]);
   }
   return score_of(x, factor);
 }
@@ -32,18 +32,18 @@ class ScoreSink {
         to_(p.scores.data + (segment.first_token - p.window.first_token) * p.scores.token) {}
 
   /// Scores of the blocks [first, end) of the board, by a warpgroup.
-  __device__ void take(int group, int warp, int lane, std::int32_t first, std::int32_t end) const {
-    constexpr int pages = Team<n>::board_pages, columns = Team<n>::columns;
+  __device__ void take(int warp, int lane, std::int32_t first, std::int32_t end) const {
+    constexpr int pages = Board<n>::pages;
     const std::int32_t begin = first / pages * pages;
 #pragma unroll
-    for (int i = warp * warp_size + lane; i < columns * pages; i += warpgroup) {
+    for (int i = warp * warp_size + lane; i < n * pages; i += warpgroup) {
       const int page = i % pages, place = i / pages;
-      const int column = group * columns + MaximaOrder<columns>::column(place);
+      const int column = MaximaOrder<n>::column(place);
       const std::int32_t block = begin + page;
       if (block < first || block >= end || column >= columns_) continue;
       const int row = row_of(column, p_.head_factor), head = column - row * p_.heads;
       to_[row * p_.scores.token + head * p_.scores.head + block * p_.scores.block] =
-          score_at(s_, group, page, place, s_.factor[column]);
+          score_at(s_, page, place, s_.factor[column]);
     }
   }
   __device__ void end() const {}
@@ -75,16 +75,16 @@ class ListSink {
   }
 
   /// The blocks [first, end) of the board join the lists, a warp each.
-  __device__ void take(int group, int warp, int lane, std::int32_t first, std::int32_t end) const {
-    constexpr int pages = Team<n>::board_pages;
+  __device__ void take(int warp, int lane, std::int32_t first, std::int32_t end) const {
+    constexpr int pages = Board<n>::pages;
     const std::int32_t block = first / pages * pages + lane;
     const bool here = lane < pages && block >= first && block < end;
     for (int list = warp; list < p_.selection.lists; list += warpgroup_warps) {
       BlockKey key = 0;
       if (here) {
-        float score = score_of_head(group, lane, list);
+        float score = score_of_head(lane, list);
         for (int head = 1; p_.rule.reduce_heads && head < p_.heads; ++head) {
-          score = larger_score(score, score_of_head(group, lane, head));
+          score = larger_score(score, score_of_head(lane, head));
         }
         key = order_.key(block, score);
       }
@@ -112,8 +112,8 @@ class ListSink {
   }
 
  private:
-  __device__ float score_of_head(int group, int page, int head) const {
-    return score_at(s_, group, page, MaximaOrder<Team<n>::columns>::place(head), s_.factor[head]);
+  __device__ float score_of_head(int page, int head) const {
+    return score_at(s_, page, MaximaOrder<n>::place(head), s_.factor[head]);
   }
 
   const ScoreParams& p_;
