@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "msa/device.h"
 #include "msa/error.h"
@@ -20,14 +21,17 @@ namespace {
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 
+/// Whose scores lie beside each other in memory.
+enum class Inside { tokens, heads, blocks };
+
 struct SelectSpec {
   std::int64_t heads = 4;
   std::int64_t blocks = 100;
   std::int64_t tokens = 5;
   std::int64_t topk = 16;
   SelectRule rule;
-  bool tokens_outside = false;  // scores as [T, blocks, Hi], seen as [Hi, blocks, T]
-  bool head_major = false;      // the selection as [Hs, T, topk]
+  Inside inside = Inside::tokens;
+  bool head_major = false;  // the selection as [Hs, T, topk]
   std::size_t workspace_cap = default_workspace_cap;
   /// Score of (head, block, token).
   std::function<float(std::int64_t, std::int64_t, std::int64_t)> score;
@@ -35,13 +39,24 @@ struct SelectSpec {
   std::function<std::int32_t(std::int64_t)> valid;
 };
 
+/// Strides of scores [Hi, blocks, rows].
+std::vector<std::int64_t> strides_of(const SelectSpec& s, std::int64_t rows) {
+  switch (s.inside) {
+    case Inside::tokens:
+      break;
+    case Inside::heads:
+      return {1, s.heads, s.blocks * s.heads};
+    case Inside::blocks:
+      return {rows * s.blocks, 1, s.blocks};
+  }
+  return {};
+}
+
 std::vector<std::int32_t> run_select(const Target& target, const SelectSpec& s, Poison poison,
                                      Judge& judge, std::vector<double>& scores,
                                      std::vector<std::int32_t>& valid) {
   const std::int64_t rows = s.tokens + 2, lists = s.rule.reduce_heads ? 1 : s.heads;
-  const Array in(target, DType::f32, {s.heads, s.blocks, rows}, poison,
-                 s.tokens_outside ? std::vector<std::int64_t>{1, s.heads, s.blocks * s.heads}
-                                  : std::vector<std::int64_t>{});
+  const Array in(target, DType::f32, {s.heads, s.blocks, rows}, poison, strides_of(s, rows));
   const Array counts(target, DType::i32, {rows}, poison, {}, 1);
   const Array out(target, DType::i32, {rows, lists, s.topk}, poison,
                   s.head_major ? std::vector<std::int64_t>{s.topk, rows * s.topk, 1}
@@ -187,18 +202,40 @@ void add_counts(std::vector<Case>& cases) {
   }
 }
 
+const char* name(Inside inside) {
+  return inside == Inside::tokens ? "tokens" : inside == Inside::heads ? "heads" : "blocks";
+}
+
 void add_views(std::vector<Case>& cases) {
-  for (bool outside : {false, true}) {
+  for (const Inside inside : {Inside::tokens, Inside::heads, Inside::blocks}) {
     for (bool head_major : {false, true}) {
       SelectSpec s;
       s.tokens = 37;
-      s.tokens_outside = outside;
+      s.inside = inside;
       s.head_major = head_major;
       s.score = tied_score;
       add(cases,
-          std::string(outside ? "tokens outside" : "tokens inside") +
-              (head_major ? ", head-major selection" : ""),
-          s);
+          std::string(name(inside)) + " inside" + (head_major ? ", head-major selection" : ""), s);
+    }
+  }
+  // Rows of more than a kernel looks at together, whose scores can be loaded by fours; of an odd
+  // number of blocks, only those of every fourth token.
+  for (const auto& [tokens, blocks] : {std::pair{3, 1300}, {3, 2600}, {264, 1301}}) {
+    for (const std::int64_t topk : {16, 64}) {
+      SelectSpec s;
+      s.tokens = tokens;
+      s.blocks = blocks;
+      s.topk = topk;
+      s.rule = {2, 3, false};
+      s.inside = Inside::blocks;
+      const std::string suffix = ", " + std::to_string(blocks) + " blocks inside, " +
+                                 std::to_string(tokens) + " tokens, topk " + std::to_string(topk);
+      s.score = random_score;
+      add(cases, "random scores" + suffix, s);
+      s.score = tied_score;
+      add(cases, "ties" + suffix, s);
+      s.score = wild_score;
+      add(cases, "non-numbers, both zeros and neighbours of 1" + suffix, s);
     }
   }
   SelectSpec none;
