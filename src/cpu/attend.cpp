@@ -3,8 +3,10 @@
 #include <limits>
 #include <memory>
 
+#include "cpu/attend_amx.h"
 #include "cpu/attend_kernel.h"
 #include "cpu/attend_plan.h"
+#include "cpu/isa.h"
 #include "cpu/operators.h"
 #include "cpu/parallel.h"
 
@@ -54,12 +56,19 @@ float* decode_partials(const AttendArgs& args, const DecodeSplit& split) {
   return static_cast<float*>(std::align(64, bytes - 64, memory, space));
 }
 
+/// Whether products are computed on tiles: the contract's are those of bf16, as f16 ones would lose
+/// three bits of q or of the cache.
+bool on_tiles(const AttendCall& call) {
+  return amx_built && chosen_isa() == Isa::amx && call.product_type() == DType::bf16;
+}
+
 }  // namespace
 
 std::size_t workspace_size(const AttendArgs& args) { return DecodeSplit(args).workspace_bytes(); }
 
 void attend(const AttendArgs& args) {
-  const AttendCall call(args);
+  AttendCall call(args);
+  call.on_tiles = on_tiles(call);
   const AttendKernel kernel = attend_kernel();
   const BatchRows rows(args.batch, prefill_tile_tokens(args, call));
   const DecodeSplit split(args);
