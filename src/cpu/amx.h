@@ -49,6 +49,12 @@ MSA_AMX_INLINE void load(const void* from, std::int64_t stride) {
   asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(stride), "i"(tile) : "memory");
 }
 
+/// The same of rows that will not be read again soon.
+template <int tile>
+MSA_AMX_INLINE void load_once(const void* from, std::int64_t stride) {
+  asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(stride), "i"(tile) : "memory");
+}
+
 template <int tile>
 MSA_AMX_INLINE void store(void* to, std::int64_t stride) {
   asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(to), "r"(stride), "i"(tile) : "memory");
@@ -83,6 +89,33 @@ MSA_AMX_INLINE void transpose(const std::uint32_t* from, std::int64_t from_strid
     _mm512_storeu_si512(out + to_stride, _mm512_unpackhi_epi64(low01, low23));
     _mm512_storeu_si512(out + 2 * to_stride, _mm512_unpacklo_epi64(high01, high23));
     _mm512_storeu_si512(out + 3 * to_stride, _mm512_unpackhi_epi64(high01, high23));
+  }
+}
+
+/// The same of 16 rows in registers: stored and read again in parts, rows just computed take three
+/// times as long.
+MSA_AMX_INLINE void transpose(const __m512i (&rows)[16], std::uint32_t* to,
+                              std::int64_t to_stride) {
+  __m512i a[16], b[16];
+  for (int i = 0; i < 16; i += 2) {
+    a[i] = _mm512_unpacklo_epi32(rows[i], rows[i + 1]);
+    a[i + 1] = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
+  }
+  for (int i = 0; i < 16; i += 4) {  // b[i + c]: columns c, 4 + c, … of rows i to i + 3
+    b[i] = _mm512_unpacklo_epi64(a[i], a[i + 2]);
+    b[i + 1] = _mm512_unpackhi_epi64(a[i], a[i + 2]);
+    b[i + 2] = _mm512_unpacklo_epi64(a[i + 1], a[i + 3]);
+    b[i + 3] = _mm512_unpackhi_epi64(a[i + 1], a[i + 3]);
+  }
+  for (int c = 0; c < 4; ++c) {
+    const __m512i low = _mm512_shuffle_i32x4(b[c], b[4 + c], 0x88);  // columns c, 8 + c
+    const __m512i high = _mm512_shuffle_i32x4(b[c], b[4 + c], 0xdd);
+    const __m512i low2 = _mm512_shuffle_i32x4(b[8 + c], b[12 + c], 0x88);
+    const __m512i high2 = _mm512_shuffle_i32x4(b[8 + c], b[12 + c], 0xdd);
+    _mm512_storeu_si512(to + c * to_stride, _mm512_shuffle_i32x4(low, low2, 0x88));
+    _mm512_storeu_si512(to + (8 + c) * to_stride, _mm512_shuffle_i32x4(low, low2, 0xdd));
+    _mm512_storeu_si512(to + (4 + c) * to_stride, _mm512_shuffle_i32x4(high, high2, 0x88));
+    _mm512_storeu_si512(to + (12 + c) * to_stride, _mm512_shuffle_i32x4(high, high2, 0xdd));
   }
 }
 

@@ -59,6 +59,7 @@ struct TileScratch {
   float* keys;    // panels of K^T
   float* values;  // panels of V
   float* logits;  // [chunk_rows][128], overwritten by P
+  float* work;    // of TileAttend, in place of these three
   float* q;       // [rows][128]: q times a power of two
   float* scale;   // [rows]: what is left of the logit scale
   float* states;  // two SoftmaxStates
@@ -66,14 +67,16 @@ struct TileScratch {
 
   TileScratch(const AttendCall& call, std::int64_t rows) {
     const auto round_up = [](std::int64_t n) { return (n + 15) / 16 * 16; };
-    const std::int64_t sizes[] = {row_elements * page_size,
-                                  row_elements * page_size,
-                                  chunk_rows * page_size,
+    const bool panels = !call.on_tiles;
+    const std::int64_t sizes[] = {panels ? row_elements * page_size : 0,
+                                  panels ? row_elements * page_size : 0,
+                                  panels ? chunk_rows * page_size : 0,
+                                  call.on_tiles ? TileAttend::work_floats : 0,
                                   rows * row_elements,
                                   round_up(rows),
                                   2 * round_up(SoftmaxState::floats(rows)),
                                   call.on_tiles ? TileQueries::floats(rows) : 0};
-    float** const parts[] = {&keys, &values, &logits, &q, &scale, &states, &tiles};
+    float** const parts[] = {&keys, &values, &logits, &work, &q, &scale, &states, &tiles};
     std::int64_t total = 0;
     for (std::int64_t n : sizes) total += n;
     auto* next =
@@ -378,8 +381,7 @@ void attend_blocks(const AttendCall& call, const TileRows& tile, std::int64_t he
   state.clear(rows);
   if constexpr (amx_built) {
     if (call.on_tiles) {
-      // The panels' memory is free: keys and values side by side.
-      const TileAttend tiles(call, tile, head, scratch.keys);
+      const TileAttend tiles(call, tile, head, scratch.work);
       tiles.run(list, begin, end, {scratch.q, scratch.scale, state.maximum, state.sum, state.out},
                 TileQueries(scratch.tiles, rows));
       return;
@@ -494,17 +496,21 @@ void attend_tile(const AttendCall& call, const TileRows& tile, std::int64_t head
   write_tile(call, tile, head, total);
 }
 
-void attend_group(const AttendCall& call, const TileRows& tile, std::int64_t head,
-                  std::int64_t group, float* partial) {
-  const std::vector<UnionBlock> list = union_list(call, tile, head);
-  const auto size = static_cast<std::int64_t>(list.size());
-  const std::int64_t begin = group * decode_group_blocks;
-  if (begin >= size) return;
+void attend_groups(const AttendCall& call, const TileRows& tile, std::int64_t head,
+                   std::int64_t first, std::int64_t last, float* partials) {
+  std::vector<UnionBlock> list = union_list(call, tile, head);
+  // What lies behind these groups is fetched by others.
+  const auto size = std::min(static_cast<std::int64_t>(list.size()), last * decode_group_blocks);
+  list.resize(static_cast<std::size_t>(size));
+  if (first * decode_group_blocks >= size) return;
   const std::int64_t rows = tile.count * call.group;
   const TileScratch scratch(call, rows);
   load_tile(call, tile, head, scratch);
-  attend_blocks(call, tile, head, list, begin, std::min(begin + decode_group_blocks, size), scratch,
-                SoftmaxState(partial, rows));
+  for (std::int64_t group = first; group * decode_group_blocks < size; ++group) {
+    const std::int64_t begin = group * decode_group_blocks;
+    attend_blocks(call, tile, head, list, begin, std::min(begin + decode_group_blocks, size),
+                  scratch, SoftmaxState(partials + group * SoftmaxState::floats(rows), rows));
+  }
 }
 
 void attend_fold(const AttendCall& call, const TileRows& tile, std::int64_t head, float* partials) {

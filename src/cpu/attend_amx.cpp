@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "cpu/attend_amx_kernel.h"
 #include "msa/types.h"
 
 namespace msa::cpu {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cpu/attend_amx_kernel.h"
 #include "cpu/attend_plan.h"
 
 /// \file
@@ -45,7 +46,10 @@ class TileAttend {
     float* out;          // [rows][128]
   };
 
-  /// `work`: 128 KB, 64-byte aligned.
+  /// Working memory.
+  static constexpr std::int64_t work_floats = amx::attend_work_bytes / 4;
+
+  /// `work`: work_floats, 64-byte aligned.
   TileAttend(const AttendCall& call, const TileRows& tile, std::int64_t head, void* work)
       : call_(call), tile_(tile), head_(head), work_(work) {}
 

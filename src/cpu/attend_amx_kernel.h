@@ -3,13 +3,13 @@
 
 #include <cstdint>
 
+#include "cpu/amx_types.h"
+
 /// \file
 /// The tile code of attend, as plain functions over plain structs: its source is compiled for
 /// AVX-512 and AMX and shares no inline function with others (cpu/amx.h).
 
 namespace msa::cpu::amx {
-
-enum class CacheType { bf16, e4m3, e5m2 };
 
 /// Rows of q that one tile holds.
 inline constexpr int group_rows = 16;
@@ -42,11 +42,7 @@ struct AttendRows {
 };
 
 /// Bytes of working memory, 64-byte aligned.
-inline constexpr std::int64_t attend_work_bytes = 128 << 10;
-
-/// To be called around the other functions, on each thread.
-void begin_tiles();
-void end_tiles();
+inline constexpr std::int64_t attend_work_bytes = 88 << 10;
 
 /// Packs 16 rows of q, `rows` of which exist, and returns which of them are inexact in tiles: those
 /// with an element that is a denormal number as bf16, and those whose `scale` would lift what tiles

@@ -77,8 +77,9 @@ struct TileRows {
 };
 
 inline constexpr std::int64_t max_tile_tokens = 64;
-/// Rows of q of a tile: a decode request of 16 tokens with 16 heads each.
-inline constexpr std::int64_t max_tile_q_rows = 256;
+/// Rows of q of a tile, at most: attend.cpp's largest; a decode request of 16 tokens with 16 heads
+/// each has half as many.
+inline constexpr std::int64_t max_tile_q_rows = 512;
 
 /// A block of a tile's union list.
 struct UnionBlock {

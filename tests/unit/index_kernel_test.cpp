@@ -151,11 +151,9 @@ TEST_P(IndexKernel, NothingVisibleIsMinusInfinity) {
   }
 }
 
-// amx takes the code of avx512: the indexer has no tiles.
 TEST(IndexKernelSets, EachNamesCodeOfItsOwn) {
   std::set<void (*)(const QueryTile&, const KeyBlock&, float*, float*)> kernels;
-  std::vector<Isa> isas = available_isas();
-  std::erase(isas, Isa::amx);
+  const std::vector<Isa> isas = available_isas();
   for (const Isa isa : isas) {
     set_isa_for_testing(isa);
     kernels.insert(score_kernels().score_block);
