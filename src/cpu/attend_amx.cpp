@@ -2,6 +2,7 @@
 #include "cpu/attend_amx.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "msa/types.h"
 
@@ -43,19 +44,22 @@ std::int64_t choose_groups(const AttendCall& call, const TileRows& tile, const U
   const std::int64_t rows = tile.count * call.group;
   std::int64_t count = 0;
   for (std::int64_t first = 0; first < rows; first += amx::group_rows) {
-    amx::AttendGroup& group = groups[count];
+    const std::int64_t end = std::min<std::int64_t>(first + amx::group_rows, rows);
+    const std::int64_t first_token = first / call.group, last_token = (end - 1) / call.group;
+    const std::uint64_t chosen = block.tokens >> first_token << first_token;
+    if (std::countr_zero(chosen) > last_token) continue;
+    amx::AttendGroup& group = groups[count++];
     group.first = first;
-    group.rows = static_cast<int>(std::min<std::int64_t>(amx::group_rows, rows - first));
-    bool chosen = false;
-    for (int i = 0; i < amx::group_rows; ++i) {
-      group.visible[i] = 0;
-      const std::int64_t token = (first + i) / call.group;
-      if (i >= group.rows || (block.tokens >> token & 1) == 0) continue;
+    group.rows = static_cast<int>(end - first);
+    std::fill_n(group.visible, amx::group_rows, 0);
+    for (std::int64_t token = first_token; token <= last_token; ++token) {
+      if ((block.tokens >> token & 1) == 0) continue;
       const std::int64_t keys = tile.visible(token, call.causal) - block.block * page_size;
-      group.visible[i] = static_cast<std::int32_t>(std::min<std::int64_t>(keys, page_size));
-      chosen = true;
+      const std::int64_t from = std::max(token * call.group, first);
+      const std::int64_t to = std::min((token + 1) * call.group, end);
+      std::fill(group.visible + (from - first), group.visible + (to - first),
+                static_cast<std::int32_t>(std::min<std::int64_t>(keys, page_size)));
     }
-    if (chosen) ++count;
   }
   return count;
 }

@@ -53,9 +53,10 @@ void score_block(const QueryTile& tile, const KeyBlock& block, float* memory, fl
   const TileScratch scratch(memory, tile.rows());
   const auto size = static_cast<std::int64_t>(size_of(tile.key_dtype));
   std::int32_t visible[max_tile_rows];
-  for (std::int64_t r = 0; r < tile.rows(); ++r) {
-    visible[r] = static_cast<std::int32_t>(
-        std::clamp<std::int64_t>(block.first_visible + r / tile.heads, 0, block.readable));
+  for (std::int64_t t = 0; t < tile.tokens; ++t) {
+    std::fill_n(visible + t * tile.heads, tile.heads,
+                static_cast<std::int32_t>(
+                    std::clamp<std::int64_t>(block.first_visible + t, 0, block.readable)));
   }
   amx::IndexKeys keys{tile.key_dtype == DType::bf16 ? amx::CacheType::bf16 : amx::CacheType::e4m3,
                       block.data, block.token_stride * size, static_cast<int>(block.readable)};

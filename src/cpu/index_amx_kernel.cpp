@@ -18,6 +18,8 @@ namespace {
 
 constexpr Normal normal_elements{exponent_field(-56), exponent_field(60)};
 constexpr int pairs = head / 2;
+/// Tiles of fp8 keys that are converted together where one group needs them: 16 KB of bf16.
+constexpr int streamed_tiles = 4;
 
 /// Where the working memory holds what.
 struct Work {
@@ -26,7 +28,7 @@ struct Work {
 };
 static_assert(sizeof(Work) <= index_work_bytes, "the working memory has room for all of it");
 
-/// Largest logit of each lane; keys of `left_out` do not count.
+/// Largest logit of each lane among the keys that it sees.
 __m512 largest_of(const float* s, int keys, __m512i visible, __mmask16 exist) {
   const __m512 minus_infinity = _mm512_set1_ps(-__builtin_inff());
   const auto logits = [&](int key) { return _mm512_load_ps(s + key * tile_rows); };
@@ -100,23 +102,35 @@ void score_keys(const IndexKeys& block, const IndexKeys& next, const IndexRows& 
   const CacheRows cached = rows_of(block);
   Fetch fetch(rows_of(next));
   const int key_tiles = (block.count + tile_rows - 1) / tile_rows;
+  const bool fp8 = block.type != CacheType::bf16;
   KeySet exceptional;
   KeyTiles keys;
-  if (block.type == CacheType::bf16) {
+  if (fp8) {
+    exceptional = find_no_numbers_fp8(cached);
+  } else {
     exceptional = watch_keys(cached, normal_elements, [&] { fetch.rows(4); });
     keys = tiles_in_place(cached, work.k);
-  } else {
-    exceptional = find_no_numbers_fp8(cached);
-    for (int t = 0; t < key_tiles; ++t) {
-      convert_keys(cached, t * tile_rows, (t + 1) * tile_rows, work.k + t * tile_rows * head);
-      fetch.rows(tile_rows);
+  }
+  // Keys that one group needs are multiplied while they are in the first-level cache.
+  const bool streamed =
+      fp8 && rows.rows <= tile_rows && rows.inexact[0] == 0 && exceptional.empty();
+  if (fp8) {
+    for (int first = 0; first < key_tiles; first += streamed_tiles) {
+      const int last = first + streamed_tiles < key_tiles ? first + streamed_tiles : key_tiles;
+      std::uint16_t* to = work.k + (streamed ? 0 : first * tile_rows * head);
+      convert_keys(cached, first * tile_rows, last * tile_rows, to);
+      fetch.rows(streamed_tiles * tile_rows);
+      if (streamed) {
+        multiply_keys(tiles_of(to, (last - first) * tile_rows), 0, last - first, rows.q_tiles,
+                      work.s[0] + first * tile_words);
+      }
     }
     keys = tiles_of(work.k, block.count);
   }
   const auto multiply_group = [&](int first) {
     multiply_keys(keys, 0, key_tiles, rows.q_tiles + first * pairs, work.s[first / tile_rows % 2]);
   };
-  multiply_group(0);
+  if (!streamed) multiply_group(0);
   for (int first = 0; first < rows.rows; first += tile_rows) {
     if (first + tile_rows < rows.rows) multiply_group(first + tile_rows);
     float* s = work.s[first / tile_rows % 2];
