@@ -15,7 +15,7 @@ LOWEST := $(if $(filter x86_64,$(shell uname -m)),-DMSA_CPU_LOWEST=avx2)
 # A fixed seed for the random problems: a run that fails can be repeated.
 CTEST := RC_PARAMS=seed=20261201 ctest --output-on-failure --timeout 900 -j $(JOBS)
 
-.PHONY: help run build test check format-check tidy tidy-deep docs asan tsan fuzz clean
+.PHONY: help run build test check format-check tidy tidy-deep docs asan tsan fuzz arm arm-deep clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -34,7 +34,7 @@ test: ## install what is missing, build everything, run all tests
 	cmake --build $(BUILD)/test -j $(JOBS)
 	$(CTEST) --test-dir $(BUILD)/test
 
-check: format-check docs tidy asan tsan fuzz ## the quality gates, one after the other
+check: format-check docs tidy asan tsan fuzz arm ## the quality gates, one after the other
 
 format-check: ## sources are formatted
 	@tools/install_deps gates
@@ -76,6 +76,23 @@ fuzz: ## each libFuzzer target under the same sanitizers for FUZZ_SECONDS (30)
 	$(ASAN)
 	cmake --build $(BUILD)/asan -j $(JOBS) --target msa_fuzz
 	$(CTEST) --test-dir $(BUILD)/asan -L fuzz
+
+ARM = tools/fetch_arm_packages $(BUILD)/arm-packages && cmake -S . -B $(BUILD)/$@ $(CMAKE_FLAGS) -DMSA_WERROR=ON \
+  -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64-linux-gnu.cmake -DMSA_ARM_PACKAGES=$(abspath $(BUILD))/arm-packages
+# Emulated, these take several times as long as all the others.
+ARM_SLOW := conformance.(attend|index_blocks)_(bits|decode|grid|prefill|reports|selection|shards|values)|conformance.layer_step|BitsDependNeither|example.layer
+
+arm: ## a cross build for Arm, and the tests of its library that are fast under an emulator
+	@tools/install_deps arm
+	$(ARM) -DMSA_BUILD_CLI=OFF
+	cmake --build $(BUILD)/arm -j $(JOBS)
+	$(CTEST) --test-dir $(BUILD)/arm -E '$(ARM_SLOW)'
+
+arm-deep: ## the command too, and all tests: an hour
+	@tools/install_deps arm
+	$(ARM)
+	cmake --build $(BUILD)/arm-deep -j $(JOBS)
+	$(CTEST) --timeout 7200 --test-dir $(BUILD)/arm-deep
 
 clean: ## remove what was built
 	rm -rf $(BUILD)

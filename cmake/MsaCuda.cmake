@@ -35,6 +35,8 @@ endfunction()
 
 if(MSA_CUDA STREQUAL "AUTO" AND MSA_SANITIZE)
   message(STATUS "CUDA kernels: off, as sanitizers of host code are on (MSA_CUDA=ON builds them all the same)")
+elseif(MSA_CUDA STREQUAL "AUTO" AND CMAKE_CROSSCOMPILING)
+  message(STATUS "CUDA kernels: off, as the build is for another machine than this one's toolkit (MSA_CUDA=ON asks for them)")
 elseif(MSA_CUDA)
   msa_find_nvcc()
   if(CMAKE_CUDA_COMPILER)

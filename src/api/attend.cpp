@@ -13,14 +13,16 @@ namespace {
 
 const std::vector<DType> activation_types = {DType::bf16, DType::f16};
 
-void check_heads(Checker& check, std::int64_t q_heads, std::int64_t kv_heads) {
+void check_heads(Checker& check, const ConstTensor& q, std::int64_t kv_heads) {
+  const std::int64_t q_heads = q.shape[1];
   if (q_heads <= 0 || kv_heads <= 0) return;  // reported with the shapes
   const bool divides = check.require(q_heads % kv_heads == 0, "q", "has ", q_heads,
-                                     " heads; allowed: a multiple of the cache's ", kv_heads);
+                                     " heads; allowed: a multiple of the cache's ", kv_heads, " (",
+                                     describe(q), ")");
   if (divides) {
     check.require(q_heads / kv_heads <= max_group, "q", "has ", q_heads, " heads, ",
                   q_heads / kv_heads, " for each of the cache's ", kv_heads, "; allowed: 1 to ",
-                  max_group);
+                  max_group, " (", describe(q), ")");
   }
 }
 
@@ -51,7 +53,7 @@ void validate(Checker& check, const AttendArgs& a) {
                     .dense_last = true,
                     .touched = touched});
   const std::int64_t q_heads = q_ok ? a.q.shape[1] : 0;
-  check_heads(check, q_heads, kv_heads);
+  if (q_ok) check_heads(check, a.q, kv_heads);
   check_selection(check, a, kv_heads);
 
   const Extent heads = q_ok ? Extent::exactly("Hq", q_heads) : Extent::any("Hq");

@@ -94,9 +94,9 @@ std::size_t Reader::struct_size(const void* given, const char* name) {
   return 0;
 }
 
-void Reader::copy(void* known, std::size_t known_size, const void* given, const char* name) {
+bool Reader::copy(void* known, std::size_t known_size, const void* given, const char* name) {
   const std::size_t size = struct_size(given, name);
-  if (size == 0) return;
+  if (size == 0) return false;
   const char* bytes = static_cast<const char*>(given);
   if (std::any_of(bytes + std::min(size, known_size), bytes + size,
                   [](char byte) { return byte != 0; })) {
@@ -104,6 +104,7 @@ void Reader::copy(void* known, std::size_t known_size, const void* given, const 
                    ", does not know; allowed: zero past byte ", known_size));
   }
   std::memcpy(known, given, std::min(size, known_size));
+  return true;
 }
 
 bool Reader::count(const char* name, std::int64_t count) {
@@ -217,7 +218,7 @@ IndexArgs convert(Reader& reader, const msa_index_blocks_args* given, const char
   IndexArgs args;
   args.index_q = reader.tensor(c.index_q, "index_q");
   args.index_cache = reader.tensor(c.index_cache, "index_cache");
-  args.batch = reader.batch(c.batch);
+  if (c.struct_size > 0) args.batch = reader.batch(c.batch);
   args.selection = reader.tensor(c.selection, "selection");
   args.rule = from_c(c.rule);
   args.exact = c.exact != 0;
@@ -232,7 +233,7 @@ IndexScoresArgs convert(Reader& reader, const msa_index_scores_args* given, cons
   IndexScoresArgs args;
   args.index_q = reader.tensor(c.index_q, "index_q");
   args.index_cache = reader.tensor(c.index_cache, "index_cache");
-  args.batch = reader.batch(c.batch);
+  if (c.struct_size > 0) args.batch = reader.batch(c.batch);
   args.scores = reader.tensor(c.scores, "scores");
   args.exact = c.exact != 0;
   args.workspace_cap = c.workspace_cap;
@@ -261,7 +262,7 @@ AttendArgs convert(Reader& reader, const msa_attend_args* given, const char* nam
   args.q = reader.tensor(c.q, "q");
   args.kv_cache = reader.cache(c.kv_cache, "kv_cache");
   args.selection = reader.tensor(c.selection, "selection");
-  args.batch = reader.batch(c.batch);
+  if (c.struct_size > 0) args.batch = reader.batch(c.batch);
   args.out = reader.tensor(c.out, "out");
   args.lse = reader.tensor(c.lse, "lse");
   args.softmax_scale = c.softmax_scale;

@@ -45,13 +45,14 @@ class Reader {
  public:
   explicit Reader(const char* op) : check_(op) {}
 
-  /// Copies a caller's struct over its defaults, by the rule of `struct_size`.
+  /// Copies a caller's struct over its defaults, by the rule of `struct_size`; the copy's own is 0
+  /// where there was nothing to copy, and what it points to says nothing then.
   template <class Struct>
   Struct read(const Struct* given, const char* name, void (*init)(Struct*, std::size_t)) {
     Struct known;
     init(&known, sizeof known);
-    copy(&known, sizeof known, given, name);
-    known.struct_size = sizeof known;
+    const bool copied = copy(&known, sizeof known, given, name);
+    known.struct_size = copied ? sizeof known : 0;
     return known;
   }
 
@@ -103,7 +104,7 @@ class Reader {
   }
 
  private:
-  void copy(void* known, std::size_t known_size, const void* given, const char* name);
+  bool copy(void* known, std::size_t known_size, const void* given, const char* name);
 
   Checker check_;
 };

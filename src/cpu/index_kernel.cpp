@@ -143,9 +143,19 @@ HWY_INLINE void direct_products(const float* queries, const Storage<type>* keys,
   }
 }
 
-/// What a pass over the keys gathers.
+/// What a pass over the keys gathers. A constructor that the compiler adds would not be compiled
+/// for this file's instruction set, and NEON's vectors, which are classes, have constructors of
+/// theirs to be inlined there.
 template <int row_count>
 struct DirectRows {
+  HWY_INLINE DirectRows() : seen(hn::Zero(U32())) {
+    const F32 df;
+    for (int r = 0; r < row_count; ++r) {
+      best[r] = hn::Set(df, negative_infinity);
+      nan[r] = hn::Zero(df);
+    }
+  }
+
   VF best[row_count];  // running maxima
   VF nan[row_count];   // all ones where a product was NaN
   VU seen;             // of watch_nan()
@@ -175,11 +185,6 @@ void direct_block(const Scratch& scratch, const KeyBlock& block, const std::int6
   const F32 df;
   constexpr int group = row_count <= 2 ? 4 : 2;  // at most 8 accumulators
   DirectRows<row_count> rows;
-  rows.seen = hn::Zero(U32());
-  for (int r = 0; r < row_count; ++r) {
-    rows.best[r] = hn::Set(df, negative_infinity);
-    rows.nan[r] = hn::Zero(df);
-  }
   const std::int64_t keys = *std::max_element(visible, visible + row_count);
   std::int64_t k = 0;
   for (; k + group <= keys; k += group) {

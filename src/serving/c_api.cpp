@@ -35,7 +35,7 @@ namespace {
 StepInputs convert_step(Reader& reader, const msa_step_inputs* given) {
   const auto c = reader.read(given, "step", msa_step_inputs_init);
   StepInputs step;
-  if (reader.count("num_requests", c.num_requests)) {
+  if (c.struct_size > 0 && reader.count("num_requests", c.num_requests)) {
     step.query_start_loc = reader.array("query_start_loc", c.query_start_loc, c.num_requests + 1);
     step.seq_lens_host = reader.array("seq_lens_host", c.seq_lens_host, c.num_requests);
   }
@@ -80,6 +80,7 @@ PageAllocator::Request convert_request(Reader& reader, const msa_page_request* g
 static LayerStepArgs convert(Reader& reader, const msa_layer_step_args* given, const char* name) {
   const auto c = reader.read(given, name, msa_layer_step_args_init);
   LayerStepArgs args;
+  if (c.struct_size == 0) return args;
   args.write = convert(reader, c.write, "write");
   args.index = convert(reader, c.index, "index");
   args.attend = convert(reader, c.attend, "attend");

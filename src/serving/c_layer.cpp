@@ -69,7 +69,7 @@ class Pass {
  private:
   void read_layer(Reader& reader, const msa_layer_context* given) {
     const auto c = reader.read(given, "layer", msa_layer_context_init);
-    if (c.name == nullptr) reader.fail("layer.name", "is null");
+    if (c.struct_size > 0 && c.name == nullptr) reader.fail("layer.name", "is null");
     layer_.name = c.name != nullptr ? c.name : "";
     layer_.topk_indices = reader.tensor(c.topk_indices, "topk_indices");
     layer_.k_scale = reader.scale(c.k_scale, "k_scale");
@@ -117,7 +117,7 @@ void with_indexer(Reader& reader, const msa_indexer* indexer, const msa_indexer_
                   Run&& run) {
   if (indexer == nullptr) reader.fail("indexer", "is null");
   const auto c = reader.read(args, "args", msa_indexer_forward_args_init);
-  if (args == nullptr) reader.done();
+  if (c.struct_size == 0) reader.done();
   const Tensor index_q = reader.tensor(c.index_q, "index_q");
   const Tensor index_cache = reader.tensor(c.index_cache, "index_cache");
   const Tensor table = reader.tensor(c.index_block_table, "index_block_table");
@@ -132,7 +132,7 @@ void with_impl(Reader& reader, const msa_sparse_impl* impl, const msa_sparse_for
                Run&& run) {
   if (impl == nullptr) reader.fail("impl", "is null");
   const auto c = reader.read(args, "args", msa_sparse_forward_args_init);
-  if (args == nullptr) reader.done();
+  if (c.struct_size == 0) reader.done();
   const Tensor query = reader.tensor(c.query, "query");
   const Tensor kv_cache = reader.tensor(c.kv_cache, "kv_cache");
   const Tensor output = reader.tensor(c.output, "output");

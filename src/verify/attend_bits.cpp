@@ -195,6 +195,21 @@ void add_composition(std::vector<Case>& cases, DType kv, std::int64_t m) {
       });
 }
 
+/// Every third block of the cache has keys that outweigh all others, and values near the type's
+/// largest: rows that chose none of them do not feel that their neighbours did.
+AttendSpec with_huge_blocks(AttendSpec s) {
+  const double value = s.kv == DType::bf16 ? 1e30 : s.kv == DType::e4m3 ? 448 : 57344;
+  s.edit_tile = [value](std::uint64_t, std::int64_t block, std::int64_t, const Elements& tile) {
+    if (block % 3 != 1) return;
+    for (std::int64_t i = 0; i < page_size * 2 * head_dim; ++i) {
+      const bool key = i % (2 * head_dim) < head_dim;
+      const double size = key ? 400 : value;
+      tile.set(i, i % 7 < 3 ? -size : size);
+    }
+  };
+  return s;
+}
+
 /// invariant = true: a prefill row depends on itself alone.
 void add_invariant(std::vector<Case>& cases, DType kv, std::int64_t hq, std::int64_t hkv) {
   AttendSpec whole = base(kv, 1, true);
@@ -217,6 +232,11 @@ void add_invariant(std::vector<Case>& cases, DType kv, std::int64_t hq, std::int
     part.batch.prefills = chunk.requests;
     add(cases, std::string("invariant prefill, ") + chunk.name + type,
         [whole, part](const Target& t) { return check_same_bits(t, whole, part, "chunk"); });
+    const AttendSpec huge = with_huge_blocks(whole), huge_part = with_huge_blocks(part);
+    add(cases, std::string("invariant prefill beside huge keys and values, ") + chunk.name + type,
+        [huge, huge_part](const Target& t) {
+          return check_same_bits(t, huge, huge_part, "chunk beside huge keys and values");
+        });
   }
 }
 

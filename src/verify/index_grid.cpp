@@ -35,6 +35,17 @@ void add_counts(std::vector<Case>& cases) {
           s);
     }
   }
+  for (std::int64_t topk : {1, 6, 8, 16, 32, 64}) {
+    for (bool reduce : {false, true}) {
+      IndexSpec s;
+      s.topk = topk;
+      s.rule.reduce_heads = reduce;
+      s.batch.decodes = {{1, 1024 * page_size, 7}};
+      s.values = IndexValues::integers;
+      add(cases,
+          "1024 blocks, topk " + text(topk) + (reduce ? ", heads reduced" : ", a list a head"), s);
+    }
+  }
   for (DType k : {DType::bf16, DType::e4m3}) {
     IndexSpec s;
     s.k = k;

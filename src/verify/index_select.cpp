@@ -163,6 +163,17 @@ void add_counts(std::vector<Case>& cases) {
     };
     add(cases, std::to_string(blocks) + " blocks, counts past either end", s);
   }
+  for (std::int64_t topk : {1, 6, 8, 16, 32, 64}) {
+    for (bool reduce : {false, true}) {
+      SelectSpec s;
+      s.blocks = 1024;
+      s.topk = topk;
+      s.rule.reduce_heads = reduce;
+      s.score = tied_score;
+      add(cases, "1024 blocks, topk " + std::to_string(topk) + (reduce ? ", heads reduced" : ""),
+          s);
+    }
+  }
   for (std::int64_t init : {0, 1, 2, 50}) {
     for (std::int64_t local : {0, 1, 2, 50}) {
       SelectSpec s;

@@ -34,8 +34,8 @@ IndexSpec base(DType k, std::int64_t m, bool reduce) {
 }
 
 std::string suffix(const IndexSpec& s) {
-  return std::string(", k ") + name(s.k) + ", m " + std::to_string(s.batch.m) +
-         (s.rule.reduce_heads ? ", heads reduced" : "");
+  return std::string(", k ") + name(s.k) + (s.q == DType::f16 ? ", q f16" : "") + ", m " +
+         std::to_string(s.batch.m) + (s.rule.reduce_heads ? ", heads reduced" : "");
 }
 
 /// One element of one key of each chosen block.
@@ -62,8 +62,8 @@ void add_nan_blocks(std::vector<Case>& cases, const IndexSpec& s) {
 /// Scores of every kind: +inf, −inf, NaN and numbers.
 void add_infinities(std::vector<Case>& cases, const IndexSpec& s) {
   IndexSpec mixed = s;
-  mixed.edit_q = [](std::uint64_t, std::int64_t, std::int64_t head, void* q) {
-    store(DType::bf16, q, 0, head % 2 == 0 ? 1.0 : -1.0);
+  mixed.edit_q = [type = s.q](std::uint64_t, std::int64_t, std::int64_t head, void* q) {
+    store(type, q, 0, head % 2 == 0 ? 1.0 : -1.0);
   };
   mixed.edit_keys = [](std::uint64_t content, std::int64_t block, void* keys) {
     const std::int64_t kind = (block + static_cast<std::int64_t>(content)) % 5;
@@ -130,7 +130,12 @@ void add_index_values(std::vector<Case>& cases) {
       for (bool reduce : {false, true}) {
         const IndexSpec s = base(k, m, reduce);
         add_nan_blocks(cases, s);
-        if (k == DType::bf16) add_infinities(cases, s);
+        if (k == DType::bf16) {
+          add_infinities(cases, s);
+          IndexSpec f16 = s;
+          f16.q = DType::f16;
+          add_infinities(cases, f16);
+        }
         add_queries(cases, s);
         add_magnitudes(cases, s);
       }

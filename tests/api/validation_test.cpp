@@ -136,6 +136,7 @@ std::vector<Fault> faults() {
   }
   return faults;
 }
+
 TEST(Validation, ValidCallsAreAccepted) {
   for (const auto& make : testing::call_makers()) {
     const Call call = make();
@@ -423,12 +424,13 @@ TEST(Validation, AttendNumbers) {
                   c.args.q = c.memory->dense(DType::bf16, {4, 34, 128});
                   c.args.out = c.memory->dense(DType::bf16, {4, 34, 128});
                 },
-                "17 for each of the cache's 2; allowed: 1 to 16"},
-          Fault{[](auto& c) {
-                  c.args.q = c.memory->dense(DType::bf16, {4, 3, 128});
-                  c.args.out = c.memory->dense(DType::bf16, {4, 3, 128});
-                },
-                "'q' has 3 heads; allowed: a multiple of the cache's 2"},
+                "17 for each of the cache's 2; allowed: 1 to 16 (shape [4, 34, 128], strides"},
+          Fault{
+              [](auto& c) {
+                c.args.q = c.memory->dense(DType::bf16, {4, 3, 128});
+                c.args.out = c.memory->dense(DType::bf16, {4, 3, 128});
+              },
+              "'q' has 3 heads; allowed: a multiple of the cache's 2 (shape [4, 3, 128], strides"},
           Fault{[](auto& c) {
                   c.args.kv_cache = c.memory->dense(DType::bf16, {4, 2, 64, 256});
                 },

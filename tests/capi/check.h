@@ -37,6 +37,15 @@ extern int failures;
     }                                                                                           \
   } while (0)
 
+/* The last error must be the text and nothing else. */
+#define CHECK_ERROR_IS(text)                                                                  \
+  do {                                                                                        \
+    if (strcmp(msa_last_error(), (text)) != 0) {                                              \
+      ++failures;                                                                             \
+      fprintf(stderr, "%s:%d: not '%s': %s\n", __FILE__, __LINE__, (text), msa_last_error()); \
+    }                                                                                         \
+  } while (0)
+
 /* Dense view; dimensions end at the first negative one. */
 msa_tensor dense(void* data, msa_dtype dtype, int64_t d0, int64_t d1, int64_t d2, int64_t d3);
 

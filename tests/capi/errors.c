@@ -282,17 +282,18 @@ static void test_null_pointers(void) {
   msa_layer_step_args step;
   size_t bytes = 0;
   CHECK(msa_attend(NULL) == MSA_ERROR_INVALID_ARGUMENT);
-  CHECK_ERROR_HAS("attend: argument 'args' is null");
+  CHECK_ERROR_IS("attend: argument 'args' is null");
   CHECK(msa_write_cache(NULL) == MSA_ERROR_INVALID_ARGUMENT);
-  CHECK_ERROR_HAS("write_cache: argument 'args' is null");
+  CHECK_ERROR_IS("write_cache: argument 'args' is null");
   CHECK(msa_insert_cache(NULL) == MSA_ERROR_INVALID_ARGUMENT);
   CHECK(msa_copy_pages(NULL) == MSA_ERROR_INVALID_ARGUMENT);
   CHECK(msa_index_blocks(NULL) == MSA_ERROR_INVALID_ARGUMENT);
+  CHECK_ERROR_IS("index_blocks: argument 'args' is null");
   CHECK(msa_index_scores(NULL) == MSA_ERROR_INVALID_ARGUMENT);
   CHECK(msa_select_blocks(NULL) == MSA_ERROR_INVALID_ARGUMENT);
   CHECK(msa_merge_states(NULL) == MSA_ERROR_INVALID_ARGUMENT);
   CHECK(msa_layer_step(NULL) == MSA_ERROR_INVALID_ARGUMENT);
-  CHECK_ERROR_HAS("layer_step: argument 'args' is null");
+  CHECK_ERROR_IS("layer_step: argument 'args' is null");
 
   msa_attend_args_init(&attend, sizeof attend);
   CHECK(msa_attend(&attend) == MSA_ERROR_INVALID_ARGUMENT);
@@ -302,6 +303,11 @@ static void test_null_pointers(void) {
   CHECK(msa_select_blocks_workspace_size(NULL, &bytes) == MSA_ERROR_INVALID_ARGUMENT);
 
   msa_layer_step_args_init(&step, sizeof step);
+  CHECK(msa_layer_step(&step) == MSA_ERROR_INVALID_ARGUMENT);
+  CHECK_ERROR_IS(
+      "layer_step: argument 'write' is null\n"
+      "layer_step: argument 'index' is null\n"
+      "layer_step: argument 'attend' is null");
   step.attend = &attend;
   CHECK(msa_layer_step(&step) == MSA_ERROR_INVALID_ARGUMENT);
   CHECK_ERROR_HAS("layer_step: argument 'write' is null");

@@ -179,7 +179,7 @@ TEST(Command, InfoShowsWhatMsaBackendShutsOut) {
 
 TEST(Command, AFullStdoutIsAnError) {
   const std::string err = scratch_folder() / "full";
-  const int status = std::system(("'" MSA_BINARY "' info >/dev/full 2>" + err).c_str());
+  const int status = std::system((MSA_COMMAND " info >/dev/full 2>" + err).c_str());
   EXPECT_EQ(WEXITSTATUS(status), 2);
   EXPECT_TRUE(has(read_text(err), "cannot write to stdout"));
 }
@@ -289,7 +289,7 @@ TEST(Command, BenchComparesInstructionSetsInOneRun) {
 /// Runs the program in a folder of its own; stdout goes to the file "out" there.
 int run_in(const std::string& folder, const std::string& arguments) {
   std::filesystem::create_directories(folder);
-  const std::string command = "cd '" + folder + "' && '" MSA_BINARY "' " + arguments + " >out";
+  const std::string command = "cd '" + folder + "' && " MSA_COMMAND " " + arguments + " >out";
   return WEXITSTATUS(std::system(command.c_str()));
 }
 

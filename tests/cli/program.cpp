@@ -12,7 +12,7 @@ namespace msa::cli {
 ProgramResult run_msa(const std::string& arguments, const std::string& environment) {
   const std::string out = scratch_folder() / "stdout", err = scratch_folder() / "stderr";
   const std::string command =
-      environment + " '" MSA_BINARY "' " + arguments + " >" + out + " 2>" + err;
+      environment + " " MSA_COMMAND " " + arguments + " >" + out + " 2>" + err;
   const int status = std::system(command.c_str());
   ProgramResult result;
   if (WIFEXITED(status)) result.code = WEXITSTATUS(status);

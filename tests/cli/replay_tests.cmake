@@ -18,7 +18,7 @@ add_executable(replay_command_test
 target_link_libraries(replay_command_test
   PRIVATE msa_settings nlohmann_json::nlohmann_json GTest::gtest_main)
 target_compile_definitions(replay_command_test
-  PRIVATE MSA_BINARY="$<TARGET_FILE:msa_cli>" MSA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  PRIVATE MSA_COMMAND="${command}" MSA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 add_dependencies(replay_command_test msa_cli)
 gtest_discover_tests(replay_command_test DISCOVERY_TIMEOUT 60)
 

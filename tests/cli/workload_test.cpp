@@ -97,6 +97,9 @@ TEST(Workloads, LimitsAreThoseThatAreAllowed) {
   EXPECT_EQ(refusals(R"({"op":"decode","m":0,"context":99})"),
             std::vector<std::string>{
                 "w.jsonl:1: a decode workload needs 'm' of at least 1 and no 'tokens'"});
+  EXPECT_EQ(refusals(R"({"op":"index","m":2,"context":1})"),
+            std::vector<std::string>{
+                "w.jsonl:1: an index workload needs a 'context' of at least 'm' keys"});
 }
 
 TEST(Workloads, AllFaultsOfALineAreListed) {

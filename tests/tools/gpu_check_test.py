@@ -80,6 +80,15 @@ class Builds(Scratch):
         hashes = sorted(file.name for file in (self.folder / "stage").glob("*.sha256"))
         self.assertEqual(hashes, [f"{tool}check.sha256" for tool in ("init", "mem", "race", "sync")])
 
+    def test_an_object_whose_headers_are_not_known_is_refused(self):
+        (self.folder / "build.ninja").write_text(
+            "rule copy\n  command = cp $in $out && chmod +x $out\n"
+            "rule compile\n  command = cp $in $out && echo $out: >$out.d\n  depfile = $out.d\n  deps = gcc\n"
+            f"build source.o: compile {TOOL}\nbuild tests/conformance/conformance_test: copy source.o\n")
+        code, text = run(TOOL, "hash", self.folder, "conformance")
+        self.assertEqual(code, 1)
+        self.assertIn("ninja knows no header of source.o: touch their sources and build them again", text)
+
     def test_an_old_binary_is_built_again(self):
         self.binary("tests/conformance/conformance_test")
         code, _ = run(TOOL, "hash", self.folder, "conformance")

@@ -219,7 +219,8 @@ std::vector<std::string> problems(const Workload& w) {
   check_range(failures, "context", w.context, 0, largest_context);
   check_range(failures, "keep", w.keep, 0, 1000);
   const auto give = [&](const char* what) {
-    failures.push_back(fmt::format("a {} workload needs {}", name(w.op), what));
+    failures.push_back(fmt::format("{} {} workload needs {}",
+                                   w.op == WorkloadOp::index ? "an" : "a", name(w.op), what));
   };
   if (w.op == WorkloadOp::decode && (w.m == 0 || w.tokens != 0)) {
     give("'m' of at least 1 and no 'tokens'");

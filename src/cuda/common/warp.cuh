@@ -4,7 +4,7 @@
 #include <cstdint>
 
 /// \file
-/// Reductions over the 32 lanes of a warp, in one fixed order.
+/// Reductions and sums over the 32 lanes of a warp, in one fixed order.
 
 namespace msa::cuda {
 
@@ -22,6 +22,18 @@ __device__ inline T warp_reduce(T x, Combine combine) {
 template <class T>
 __device__ inline T warp_sum(T x) {
   return warp_reduce(x, [](T a, T b) { return a + b; });
+}
+
+/// The sum of the values of this lane and those before it.
+template <class T>
+__device__ inline T warp_prefix(T x) {
+  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+#pragma unroll
+  for (int lanes = 1; lanes < warp_size; lanes *= 2) {
+    const T before = __shfl_up_sync(0xffffffffu, x, lanes);
+    if (lane >= lanes) x += before;
+  }
+  return x;
 }
 
 /// The largest; NaN does not count.

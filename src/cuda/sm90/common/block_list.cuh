@@ -121,11 +121,7 @@ __device__ inline int sort_by_bits(const Params& p, int blocks, int count, const
     }
     __syncwarp();
     const int own = __popc(scratch.bits[lane]);
-    int through = own;  // bits of this word and those before
-    for (int lanes = 1; lanes < warp_size; lanes *= 2) {
-      const int left = __shfl_up_sync(0xffffffffu, through, lanes);
-      if (lane >= lanes) through += left;
-    }
+    const int through = warp_prefix(own);  // bits of this word and those before
     scratch.ones[lane] = length + through - own;
     __syncwarp();
     for (int i = lane; i < count; i += warp_size) {

@@ -62,7 +62,8 @@ struct Team {
   /// CTAs of a SM: one's products beside the other's pages.
   static constexpr int ctas = warpgroups == 1 ? 2 : 1;
   static constexpr std::size_t shared_bytes = (ctas == 2 ? 113 : 227) * std::size_t{1024};
-  /// Pages whose maxima are collected before they are written: 32 bytes a row of scores.
+  /// Pages whose maxima are collected before they are written: 32 or 16 bytes of a row
+  /// of scores.
   static constexpr int board_pages = n <= 64 ? 8 : 4;
   /// Floats of a page's maxima, of each of four warps; padded, as a column's pages are read
   /// together.
@@ -101,8 +102,8 @@ struct Shared {
   std::int32_t visible[n];  // keys that a column sees
   float factor[n];          // of a column's scores
   Segment segment[segments_ahead];
-  std::int32_t slot_page[max_slots];      // −1: the block's cell names none
-  std::int64_t units_below[buckets + 1];  // of bucket i at i + 1
+  std::int32_t slot_page[max_slots];  // −1: the block's cell names none
+  std::int64_t bucket_units[buckets];
 
   alignas(8) std::uint64_t slot_full[max_slots];  // the page is here
   std::uint64_t slot_free[max_slots];             // the math warps are done with it

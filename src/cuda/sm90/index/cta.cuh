@@ -41,7 +41,7 @@ struct Cta {
 
   static constexpr std::size_t slot_bytes = Keys::boxes * box_bytes;
 
-  unsigned char* queries;  // operand B of the products
+  unsigned char* queries;  // an operand of the products
   unsigned char* ring;
   Shared<n>& shared;
 };

@@ -72,7 +72,7 @@ struct Layout {
                               << tile_tokens_log2(static_cast<int>(a.index_q.shape[1]));
     const std::int64_t decoded = a.batch.num_decode_tokens();
     const std::int64_t all = a.batch.num_actual_tokens;
-    // A window has whole requests of decode rows, and whole tiles of others.
+    // A window has whole requests of decode rows, and room for a whole tile of others.
     const std::int64_t least = std::max(decoded > 0 ? a.batch.decode_query_len : 1,
                                         decoded < all ? std::min(tile, all) : 1);
     if (fitting < least) {

@@ -3,6 +3,7 @@
 
 #include "cuda/sm90/index/fetch.cuh"
 #include "cuda/sm90/index/math.cuh"
+#include "cuda/sm90/index/row_math.cuh"
 #include "cuda/sm90/index/sink.cuh"
 #include "cuda/sm90/index/work.cuh"
 
@@ -23,7 +24,7 @@ __global__ __launch_bounds__(Team<n>::threads, Team<n>::ctas) void score_kernel(
   if (warp == fetch_warp) cta.init_barriers(p.slots);
   cudaGridDependencySynchronize();
   cudaTriggerProgrammaticLaunchCompletion();
-  if constexpr (!keeps_lists) count_units(p, cta.shared.units_below);
+  if constexpr (!keeps_lists) count_units(p, cta.shared.bucket_units);
   __syncthreads();
   if (warp >= fetch_warp) {
     if constexpr (Team<n>::hands_over) ptx::keep_registers<Team<n>::ahead_registers>();
@@ -37,8 +38,12 @@ __global__ __launch_bounds__(Team<n>::threads, Team<n>::ctas) void score_kernel(
     }
   } else {
     if constexpr (Team<n>::hands_over) ptx::take_registers<Team<n>::math_registers>();
-    using Sink = std::conditional_t<keeps_lists, ListSink<n>, ScoreSink<n>>;
-    Math<Keys, n, Sink>(p, cta).run();
+    if constexpr (n >= 128 && !Keys::widens) {
+      RowMath<Keys, n>(p, cta).run();
+    } else {
+      using Sink = std::conditional_t<keeps_lists, ListSink<n>, ScoreSink<n>>;
+      Math<Keys, n, Sink>(p, cta).run();
+    }
   }
 }
 

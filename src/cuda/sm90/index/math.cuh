@@ -1,10 +1,8 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "cuda/common/ptx/wgmma.cuh"
 #include "cuda/sm90/common/widen.cuh"
-#include "cuda/sm90/index/cta.cuh"
-#include "cuda/sm90/index/queries.cuh"
+#include "cuda/sm90/index/math_warp.cuh"
 
 /// \file
 /// The warpgroups that compute: products of a page's keys, along the 64 rows of wgmma, and the
@@ -14,13 +12,6 @@
 /// 16 w + g and + 8 of the columns 8 j + 2 c and + 1 of its warpgroup.
 
 namespace msa::cuda::sm90::index {
-
-/// The larger; NaN if any is.
-__device__ inline float larger(float a, float b) {
-  float x;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b));
-  return x;
-}
 
 /// Where a warp's maxima of `columns` columns are found. Lane 4 g + c ends up with `each` of them,
 /// from i = each · (g / sharing) of its own columns on; where there are fewer columns than lanes,
@@ -45,51 +36,36 @@ struct MaximaOrder {
 
 /// `Sink` takes the maxima, of some blocks at a time.
 template <class Keys, int n, class Sink>
-class Math {
+class Math : MathWarp<Keys, n> {
+  using Base = MathWarp<Keys, n>;
+
  public:
-  __device__ Math(const ScoreParams& p, const Cta<Keys, n>& cta)
-      : p_(p),
-        cta_(cta),
-        s_(cta.shared),
-        group_(__shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / warpgroup, 0)),
-        warp_(static_cast<int>(threadIdx.x) / warp_size % warpgroup_warps),
-        lane_(static_cast<int>(threadIdx.x) % warp_size) {}
+  __device__ Math(const ScoreParams& p, const Cta<Keys, n>& cta) : Base(p, cta) {}
 
   __device__ void run() {
-    for (ptx::Turn turn;; turn.advance()) {
-      ptx::wait(s_.segment_full[turn.index], turn.parity);
-      const Segment segment = s_.segment[turn.index];
-      ptx::arrive(s_.segment_free[turn.index]);
-      if (segment.rows == 0) return;
-      Queries<Keys, n>(p_, cta_).load(segment);
-      ptx::sync_threads(barriers::math, Team<n>::math_threads);  // all columns are here
+    Base::for_each_segment([this](const Segment& segment) {
       Sink sink(p_, s_, segment);
       if (segment.page_begin < segment.page_end) score(segment, sink);
       sink.end();
-      ptx::sync_threads(barriers::math, Team<n>::math_threads);  // nobody reads them any more
-    }
+    });
   }
 
  private:
-  static constexpr int columns = Team<n>::columns;
+  using Base::address_of, Base::columns, Base::cta_, Base::group_, Base::k_steps, Base::key_step;
+  using Base::lane_, Base::p_, Base::query_step, Base::release, Base::ring_, Base::s_, Base::warp_;
   static constexpr int accumulators = columns / 2;  // of a thread and half
   static constexpr int own_columns = columns / 4;   // of a thread
   static constexpr int board_pages = Team<n>::board_pages;
-  static constexpr int k_steps = Keys::query_bytes / 32;
   using Order = MaximaOrder<columns>;
-
-  /// Which keys of a page count.
-  enum class Edge { none, some, all };
 
   __device__ void score(const Segment& segment, const Sink& sink) {
     const std::int32_t seen_by_all = segment.visible(0);
     for (std::int32_t block = segment.page_begin; block < segment.page_end; ++block) {
-      ptx::wait(s_.slot_full[ring_.slot], ring_.parity);
-      __syncwarp();
+      Base::await_page();
       float best[own_columns];
-      if (page_of_slot() < 0) {
+      if (Base::page_of_slot() < 0) {
         find_maxima<Edge::none>(block, best);
-      } else if ((block + 1) * page_size > seen_by_all) {
+      } else if (seen_by_all - block * page_size < page_size) {
         find_maxima<Edge::some>(block, best);
       } else {
         find_maxima<Edge::all>(block, best);
@@ -120,24 +96,6 @@ class Math {
 
   __device__ void sync() const { ptx::sync_threads(barriers::warpgroups + group_, warpgroup); }
 
-  /// Read by the lane that lets go of the slot: racecheck does not follow a warp's other lanes
-  /// there.
-  __device__ std::int32_t page_of_slot() const {
-    const std::int32_t page = lane_ == 0 ? s_.slot_page[ring_.slot] : 0;
-    return __shfl_sync(0xffffffffu, page, 0);
-  }
-
-  /// This warp is done with the ring's next page.
-  __device__ void release() const {
-    __syncwarp();
-    if (lane_ == 0) ptx::arrive(s_.slot_free[ring_.slot]);
-    __syncwarp();
-  }
-  /// The same for all lanes, and known to be.
-  __device__ std::uint32_t address_of(const unsigned char* memory) const {
-    return __shfl_sync(0xffffffffu, ptx::shared_address(memory), 0);
-  }
-
   /// Starts the products of the page's keys 64 · half and on with this warpgroup's columns.
   template <int half>
   __device__ void multiply(float (&sums)[accumulators]) {
@@ -161,16 +119,10 @@ class Math {
 #pragma unroll
       for (int k = 0; k < k_steps; ++k) {
         const uint4 &l = low[k / 4], &h = high[k / 4];
-        const std::uint32_t words[2] = {k % 4 == 0   ? l.x
-                                        : k % 4 == 1 ? l.y
-                                        : k % 4 == 2 ? l.z
-                                                     : l.w,
-                                        k % 4 == 0   ? h.x
-                                        : k % 4 == 1 ? h.y
-                                        : k % 4 == 2 ? h.z
-                                                     : h.w};
-        widen<DType::e4m3>(words[0], a[k][0], a[k][2]);
-        widen<DType::e4m3>(words[1], a[k][1], a[k][3]);
+        const std::uint32_t low_words[] = {l.x, l.y, l.z, l.w};
+        const std::uint32_t high_words[] = {h.x, h.y, h.z, h.w};
+        widen<DType::e4m3>(low_words[k % 4], a[k][0], a[k][2]);
+        widen<DType::e4m3>(high_words[k % 4], a[k][1], a[k][3]);
       }
       ptx::wgmma_fence();
 #pragma unroll
@@ -183,25 +135,19 @@ class Math {
       if constexpr (Keys::boxes == 1) {
 #pragma unroll
         for (int k = 0; k < k_steps; ++k) {
-          ptx::wgmma_e4m3(sums, keys + ptx::step_of(k * 32), q + query_step(k), k > 0);
+          ptx::wgmma_e4m3(sums, keys + key_step(k), q + query_step(k), k > 0);
         }
       } else {
 #pragma unroll
         for (int step = 0; step < Keys::planes * k_steps; ++step) {
           const int k = step % k_steps;
           const std::uint32_t plane = ptx::step_of(step / k_steps * n * Keys::query_bytes);
-          ptx::wgmma<ptx::Operand::bf16, 0>(sums,
-                                            keys + ptx::step_of(k / 4 * box_bytes + k % 4 * 32),
-                                            q + plane + query_step(k), step > 0);
+          ptx::wgmma<ptx::Operand::bf16, 0>(sums, keys + key_step(k), q + plane + query_step(k),
+                                            step > 0);
         }
       }
     }
     ptx::wgmma_commit();
-  }
-
-  /// Where k step `k` of the queries is.
-  __device__ static std::uint32_t query_step(int k) {
-    return ptx::step_of(k / 4 * (n * 128) + k % 4 * 32);
   }
 
   /// The largest of each own column over this half and, after the first, those before.
@@ -246,12 +192,6 @@ class Math {
     }
     if constexpr (mask > 4) halve<kept, mask / 2>(best);
   }
-
-  const ScoreParams& p_;
-  const Cta<Keys, n>& cta_;
-  Shared<n>& s_;
-  const int group_, warp_, lane_;
-  ptx::RingPlace ring_;
 };
 
 }  // namespace msa::cuda::sm90::index

@@ -5,7 +5,7 @@
 #include "cuda/sm90/index/cta.cuh"
 
 /// \file
-/// A tile's queries as operand B of the products, by the math warps, as they have nothing else to
+/// A tile's queries as an operand of the products, by the math warps, as they have nothing else to
 /// do before. 16 lanes look after a column, eight neighbouring elements each.
 
 namespace msa::cuda::sm90::index {
@@ -105,8 +105,8 @@ class Queries {
     }
   }
 
-  /// Planes of bf16, whose sum is the element: bf16 lacks three bits of f16. The first plane says
-  /// all of what is not finite.
+  /// Planes of bf16, whose sum is the element: bf16 lacks three bits of f16. Against an infinite
+  /// key or a product near f32's end no plane may be 0 or of another sign than the element.
   __device__ void store_bf16(int column, float (&x)[8]) const {
     unsigned char* to = cta_.queries + operand_offset<n>(column, 8 * lane_);
 #pragma unroll
@@ -114,13 +114,22 @@ class Queries {
       std::uint32_t words[4];
 #pragma unroll
       for (int i = 0; i < 8; i += 2) {
-        words[i / 2] = pack<ptx::Operand::bf16>(x[i], x[i + 1]);
-        x[i] = fabsf(x[i]) <= FLT_MAX ? x[i] - bf16_to_f32(words[i / 2] & 0xffff) : 0.0f;
-        x[i + 1] = fabsf(x[i + 1]) <= FLT_MAX ? x[i + 1] - bf16_to_f32(words[i / 2] >> 16) : 0.0f;
+        const bool last = plane + 1 == Keys::planes;
+        const float a = last ? x[i] : upper_part(x[i]), b = last ? x[i + 1] : upper_part(x[i + 1]);
+        words[i / 2] = pack<ptx::Operand::bf16>(a, b);
+        x[i] = is_finite(a) ? x[i] - a : a;
+        x[i + 1] = is_finite(b) ? x[i + 1] - b : b;
       }
       *reinterpret_cast<uint4*>(to + plane * n * Keys::query_bytes) = {words[0], words[1], words[2],
                                                                        words[3]};
     }
+  }
+
+  __device__ static bool is_finite(float x) { return fabsf(x) <= FLT_MAX; }
+  /// What bf16 holds of an f16 number, cut off towards 0, or half of it where that is all.
+  __device__ static float upper_part(float x) {
+    const float upper = __uint_as_float(__float_as_uint(x) & 0xffff0000);
+    return !is_finite(x) ? x : upper == x ? 0.5f * x : upper;
   }
 
   /// f16, where the products look for each element: a thread reads 16 bytes of a key at once and

@@ -10,8 +10,7 @@
 
 namespace msa::cuda::sm90::index {
 
-/// A score from the four warps' maxima at a place of the board: one NaN and one zero, whatever the
-/// products' were.
+/// A score from the four warps' maxima at a place of the board.
 template <int n>
 __device__ inline float score_at(const Shared<n>& s, int group, int page, int place, float factor) {
   const float* maxima = s.board[group][page] + place;
@@ -20,7 +19,7 @@ __device__ inline float score_at(const Shared<n>& s, int group, int page, int pl
   for (int warp = 1; warp < warpgroup_warps; ++warp) {
     x = larger(x, maxima[warp * Team<n>::columns]);
   }
-  return x != x ? __uint_as_float(0x7fc00000) : x * factor + 0.0f;
+  return score_of(x, factor);
 }
 
 template <int n>
@@ -83,9 +82,9 @@ class ListSink {
     for (int list = warp; list < p_.selection.lists; list += warpgroup_warps) {
       BlockKey key = 0;
       if (here) {
-        float score = score_of(group, lane, list);
+        float score = score_of_head(group, lane, list);
         for (int head = 1; p_.rule.reduce_heads && head < p_.heads; ++head) {
-          score = larger_score(score, score_of(group, lane, head));
+          score = larger_score(score, score_of_head(group, lane, head));
         }
         key = order_.key(block, score);
       }
@@ -99,9 +98,7 @@ class ListSink {
 
   /// A row that sees no more than topk blocks has all of them, and read none.
   __device__ void end() const {
-    __syncwarp();
     const int warp = static_cast<int>(threadIdx.x) / warp_size;
-    const int lane = static_cast<int>(threadIdx.x) % warp_size;
     for (int list = warp; list < p_.selection.lists; list += warpgroup_warps) {
       std::int32_t* const to = to_ + list * p_.selection.list;
       if (order_.valid() > p_.selection.topk) {
@@ -109,15 +106,13 @@ class ListSink {
         best.load(lists_ + list * parts * warp_size);
         best.write_ids(p_.selection.topk, to, p_.selection.slot);
       } else {
-        for (int i = lane; i < p_.selection.topk; i += warp_size) {
-          to[i * p_.selection.slot] = i < order_.valid() ? i : -1;
-        }
+        write_all_ids(order_.valid(), p_.selection.topk, to, p_.selection.slot);
       }
     }
   }
 
  private:
-  __device__ float score_of(int group, int page, int head) const {
+  __device__ float score_of_head(int group, int page, int head) const {
     return score_at(s_, group, page, MaximaOrder<Team<n>::columns>::place(head), s_.factor[head]);
   }
 

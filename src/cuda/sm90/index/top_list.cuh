@@ -119,6 +119,14 @@ class TopList {
   BlockKey best_[parts];
 };
 
+/// Writes the list of a row that sees no more than `topk` blocks, by a warp: all of them, then −1.
+__device__ inline void write_all_ids(std::int64_t valid, int topk, std::int32_t* to,
+                                     std::int64_t stride) {
+  for (int i = static_cast<int>(threadIdx.x) % warp_size; i < topk; i += warp_size) {
+    to[i * stride] = i < valid ? i : -1;
+  }
+}
+
 /// Parts of a list of topk blocks.
 constexpr int list_parts(int topk) { return topk <= warp_size ? 1 : 2; }
 

@@ -57,20 +57,9 @@ __device__ inline std::int64_t request_count(const ScoreParams& p) {
   return p.window.decode ? p.window.tokens / p.batch.decode_query_len : p.batch.prefills;
 }
 
-/// Inclusive sums over the lanes of a warp.
-__device__ inline std::int64_t warp_prefix(std::int64_t x) {
-  const int lane = static_cast<int>(threadIdx.x) % warp_size;
-#pragma unroll
-  for (int step = 1; step < warp_size; step *= 2) {
-    const std::int64_t before = __shfl_up_sync(0xffffffffu, x, step);
-    if (lane >= step) x += before;
-  }
-  return x;
-}
-
 /// Counts the units of each bucket of requests, by the first threads of the CTA; a barrier of the
 /// CTA must follow.
-__device__ inline void count_units(const ScoreParams& p, std::int64_t* units_below) {
+__device__ inline void count_units(const ScoreParams& p, std::int64_t* bucket_units) {
   const int thread = static_cast<int>(threadIdx.x);
   if (thread >= buckets) return;
   const std::int64_t requests = request_count(p), size = (requests + buckets - 1) / buckets;
@@ -78,7 +67,7 @@ __device__ inline void count_units(const ScoreParams& p, std::int64_t* units_bel
   for (std::int64_t i = thread * size; i < min((thread + 1) * size, requests); ++i) {
     units += request_rows(p, i).units;
   }
-  units_below[thread + 1] = units;
+  bucket_units[thread] = units;
 }
 
 /// Hands segments over, by one warp.
@@ -161,7 +150,7 @@ class Slice {
  private:
   /// Where the slice begins and ends; returns the first request of the bucket that it begins in.
   __device__ std::int64_t find_bucket(std::int64_t requests) {
-    const std::int64_t* counts = cta_.shared.units_below + 1;
+    const std::int64_t* counts = cta_.shared.bucket_units;
     constexpr int each = buckets / warp_size;
     std::int64_t mine[each], sum = 0;
 #pragma unroll
@@ -194,8 +183,9 @@ class Slice {
     s.position = r.position;
     s.rows = static_cast<std::int32_t>(r.rows);
     s.seq_len = r.seq_len;
-    s.request = static_cast<std::int32_t>(r.first_token / p_.batch.decode_query_len);
-    if (!p_.window.decode) {
+    if (p_.window.decode) {
+      s.request = static_cast<std::int32_t>(r.first_token / p_.batch.decode_query_len);
+    } else {
       const TileRun run = tiles_of(p_, r);
       const std::int64_t tile = run.tile_of(unit, tile_count(p_, r.rows));
       const std::int64_t token = tile << p_.tile_tokens_log2;

@@ -34,36 +34,27 @@ class Widen {
   }
 
  private:
+  /// Eight lanes a key, 16 bytes each.
+  static constexpr int keys_at_once = warp_size / 8;
+  /// From one key of a lane to its next: a multiple of 8, so that all of them are swizzled alike.
+  static constexpr int stride = Team<type>::widen_warps * keys_at_once;
+  static_assert(stride % 8 == 0);
+  static constexpr int steps = (page_size + stride - 1) / stride;
+  /// Loads of a lane that are under way together: one by one, each waits for the stores before.
+  static constexpr int batch = 3;
+  static_assert(steps % batch == 0);
+
+  /// Whether the page has the key `offset` behind a lane's first one; only the last step may not.
+  __device__ static bool exists(int first, int offset) {
+    return offset + stride <= page_size || first + offset < page_size;
+  }
+
   /// 128 keys by 128 bytes of the raw ring into a slot of 128 keys by 256 bytes; those from `keys`
   /// on become zeros.
   __device__ void box(int keys) {
     ptx::wait(cta_.shared.raw_full[raw_.slot], raw_.parity);
     ptx::wait(cta_.shared.slot_free[place_.slot], place_.parity ^ 1);
-    const unsigned char* raw = cta_.raw(raw_);
-    unsigned char* slot = cta_.slot(place_);
-    // Eight lanes a key, 16 bytes each. What they hold becomes two chunks of a box of 64 elements;
-    // the lanes of the second box begin with the other one, or both would meet in the same banks.
-    const int chunk = lane_ % 8, second_box = chunk / 4;
-    constexpr int keys_at_once = warp_size / 8;
-#pragma unroll 4
-    for (int key = warp_ * keys_at_once + lane_ / 8; key < page_size;
-         key += Team<type>::widen_warps * keys_at_once) {
-      const int swizzle = key % 8;
-      uint4 bytes = *reinterpret_cast<const uint4*>(raw + key * 128 + (chunk ^ swizzle) * 16);
-      if (key >= keys) bytes = {0, 0, 0, 0};
-      uint4 half[2];
-      widen<type>(bytes.x, half[0].x, half[0].y);
-      widen<type>(bytes.y, half[0].z, half[0].w);
-      widen<type>(bytes.z, half[1].x, half[1].y);
-      widen<type>(bytes.w, half[1].z, half[1].w);
-      unsigned char* row = slot + second_box * box_bytes + key * 128;
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const int part = i ^ second_box;
-        *reinterpret_cast<uint4*>(row + ((2 * (chunk % 4) + part) ^ swizzle) * 16) =
-            part == 0 ? half[0] : half[1];
-      }
-    }
+    keys < page_size ? convert<true>(keys) : convert<false>(keys);
     ptx::fence_async_proxy();
     __syncwarp();
     if (lane_ == 0) {
@@ -72,6 +63,45 @@ class Widen {
     }
     raw_.advance(Ring<type>::raw_slots, 1);
     place_.advance(Ring<type>::slots, 1);
+  }
+
+  template <bool clears>
+  __device__ void convert(int keys) const {
+    const int first = warp_ * keys_at_once + lane_ / 8, swizzle = first % 8;
+    // What a lane holds becomes two chunks of a box of 64 elements; the lanes of the second box
+    // begin with the other one, or both would meet in the same banks.
+    const int chunk = lane_ % 8, second_box = chunk / 4, pair = 2 * (chunk % 4);
+    const unsigned char* from = cta_.raw(raw_) + first * 128 + (chunk ^ swizzle) * 16;
+    unsigned char* to = cta_.slot(place_) + second_box * box_bytes + first * 128;
+    unsigned char* const to_half[] = {to + ((pair + second_box) ^ swizzle) * 16,
+                                      to + ((pair + 1 - second_box) ^ swizzle) * 16};
+#pragma unroll
+    for (int step = 0; step < steps; step += batch) {
+      uint4 bytes[batch];
+#pragma unroll
+      for (int i = 0; i < batch; ++i) {
+        const int offset = (step + i) * stride;
+        if (!exists(first, offset)) continue;
+        bytes[i] = *reinterpret_cast<const uint4*>(from + offset * 128);
+      }
+#pragma unroll
+      for (int i = 0; i < batch; ++i) {
+        const int offset = (step + i) * stride;
+        if (!exists(first, offset)) continue;
+        if (clears && first + offset >= keys) bytes[i] = {0, 0, 0, 0};
+        const uint4& x = bytes[i];
+        const bool other = second_box != 0;
+        widen_chunk(other ? x.z : x.x, other ? x.w : x.y, to_half[0] + offset * 128);
+        widen_chunk(other ? x.x : x.z, other ? x.y : x.w, to_half[1] + offset * 128);
+      }
+    }
+  }
+
+  __device__ static void widen_chunk(std::uint32_t first, std::uint32_t second, unsigned char* to) {
+    uint4 half;
+    widen<type>(first, half.x, half.y);
+    widen<type>(second, half.z, half.w);
+    *reinterpret_cast<uint4*>(to) = half;
   }
 
   const Params& p_;
