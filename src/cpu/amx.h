@@ -49,12 +49,6 @@ MSA_AMX_INLINE void load(const void* from, std::int64_t stride) {
   asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(stride), "i"(tile) : "memory");
 }
 
-/// The same of rows that will not be read again soon.
-template <int tile>
-MSA_AMX_INLINE void load_once(const void* from, std::int64_t stride) {
-  asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(stride), "i"(tile) : "memory");
-}
-
 template <int tile>
 MSA_AMX_INLINE void store(void* to, std::int64_t stride) {
   asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(to), "r"(stride), "i"(tile) : "memory");

@@ -12,8 +12,6 @@ namespace {
 constexpr std::int64_t pairs = head_dim / 2;
 constexpr std::int64_t most_groups = max_tile_q_rows / amx::group_rows;
 
-std::int64_t groups_of(std::int64_t rows) { return (rows + amx::group_rows - 1) / amx::group_rows; }
-
 amx::CacheType cache_type(DType type) {
   if (type == DType::e4m3) return amx::CacheType::e4m3;
   return type == DType::e5m2 ? amx::CacheType::e5m2 : amx::CacheType::bf16;
@@ -70,10 +68,6 @@ TileQueries::TileQueries(float* memory, std::int64_t rows)
     : pairs(reinterpret_cast<std::uint32_t*>(memory)),
       inexact(reinterpret_cast<std::uint16_t*>(memory + groups_of(rows) * amx::group_rows *
                                                             msa::cpu::pairs)) {}
-
-std::int64_t TileQueries::floats(std::int64_t rows) {
-  return groups_of(rows) * (amx::group_rows * msa::cpu::pairs + 1);
-}
 
 void TileQueries::pack(const float* q, const float* scale, std::int64_t rows) const {
   for (std::int64_t g = 0; g < groups_of(rows); ++g) {

@@ -6,6 +6,7 @@
 
 #include "cpu/attend_amx_kernel.h"
 #include "cpu/attend_plan.h"
+#include "msa/types.h"
 
 /// \file
 /// attend's products on AMX tiles, for the part of a call that is not vector code: which rows and
@@ -22,8 +23,13 @@ inline constexpr bool amx_built = false;
 /// The rows of q as tiles hold them.
 class TileQueries {
  public:
+  static constexpr std::int64_t groups_of(std::int64_t rows) {
+    return (rows + amx::group_rows - 1) / amx::group_rows;
+  }
   /// Memory that `rows` rows take; 64-byte aligned.
-  static std::int64_t floats(std::int64_t rows);
+  static constexpr std::int64_t floats(std::int64_t rows) {
+    return groups_of(rows) * (amx::group_rows * head_dim / 2 + 1);
+  }
 
   TileQueries(float* memory, std::int64_t rows);
 
