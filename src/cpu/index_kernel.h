@@ -31,7 +31,7 @@ struct QueryTile {
 /// Most rows of a direct tile.
 inline constexpr std::int64_t max_direct_rows = 4;
 /// Most rows of any tile: a decode request of 16 tokens and 16 heads.
-inline constexpr std::int64_t max_tile_rows = 256;
+inline constexpr std::int64_t max_tile_rows = 512;
 
 /// The keys of one block.
 struct KeyBlock {

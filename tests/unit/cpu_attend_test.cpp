@@ -2,6 +2,8 @@
 //
 // attend on the CPU against the f64 reference and its bitwise promises, on every instruction set.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <limits>
@@ -570,6 +572,28 @@ TEST_P(CpuAttend, ShardsMergeToTheWhole) {
     }
     for (std::size_t i = 0; i < sum.lse.size(); ++i) ASSERT_NEAR(sum.lse[i], whole.lse[i], 2e-4);
   }
+}
+
+// The right to use tile registers is the process's; a child has it too.
+TEST_P(CpuAttend, AForkedChildComputesTheSameBits) {
+#ifdef MSA_TEST_EMULATED
+  GTEST_SKIP() << "qemu's user mode aborts in a forked child that starts threads";
+#endif
+  set_num_threads_for_testing(2);
+  const AttendShape shape{.decode_lens = {700, 300}, .prefill_lens = {{40, 300}}};
+  AttendCase c(shape);
+  c.run(c.args());
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(60);
+    AttendCase again(shape);
+    again.run(again.args());
+    _exit(again.out == c.out && again.lse == c.lse ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryIsa, CpuAttend, ::testing::ValuesIn(available_isas()),
