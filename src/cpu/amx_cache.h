@@ -8,7 +8,8 @@
 
 /// \file
 /// Rows of a cache on their way to AMX tiles: bf16 as it is, fp8 widened to bf16, which is exact.
-/// All functions have internal linkage, for the reason that cpu/amx.h names.
+/// Functions have internal linkage, for the reason that cpu/amx.h names; those of classes are
+/// called in sources of tile code alone.
 ///
 /// Tiles read denormal numbers as 0 and flush denormal results. Rows with elements for which that
 /// could be seen, and values that are no numbers, are found here; whoever multiplies passes them by
