@@ -54,21 +54,12 @@ def index_text(case, usual):
     return " ".join([case["products"], heads, *rows, "@", str(case["context"]), *extra])
 
 
-def cpu_text(case, _):
-    """As msa bench prints it, behind the instruction set."""
-    rows = f"m {case['m']}" if case["m"] else f"tokens {case['tokens']}"
-    selection = [case["selection"]] if case["op"] == "prefill" else []
-    return " ".join([case["isa"], case["op"], case["shard"], case["kv"], rows, f"batch {case['batch']}", f"context {case['context']}", *selection])
-
-
 DECODE = Kind(("kv", "shard", "m", "batch", "layout", "lse", "selection", "variant"),
               {"layout": "LBHNC", "lse": False, "selection": "grid", "variant": "usual"}, decode_text)
 PREFILL = Kind(("kv", "shard", "requests", "queries", "context", "selection", "layout", "variant"),
                {"requests": 1, "layout": "LBHNC", "variant": "usual"}, prefill_text)
 INDEX = Kind(("products", "heads", "batch", "m", "tokens", "context", "lengths", "variant"),
              {"heads": 4, "batch": 1, "m": 0, "tokens": 0, "lengths": "alike", "variant": "usual"}, index_text)
-CPU = Kind(("isa", "op", "kv", "shard", "m", "tokens", "batch", "context", "selection"),
-           {"m": 0, "tokens": 0, "batch": 1, "context": 0, "selection": "0.90"}, cpu_text)
 
 KEY = DECODE.key
 key_of = DECODE.key_of

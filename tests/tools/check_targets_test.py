@@ -18,17 +18,13 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = sys.argv.pop(1)
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "bench"))
-from targets import CPU, INDEX, expand, key_of  # noqa: E402
+from targets import INDEX, expand, key_of  # noqa: E402
 
 
-def load_tool(name):
-    loader = importlib.machinery.SourceFileLoader(name, str(ROOT / "tools" / name))
-    tool = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
-    loader.exec_module(tool)
-    return tool
-
-
-check_targets, cpu_check = load_tool("check_targets"), load_tool("cpu_check")
+LOADER = importlib.machinery.SourceFileLoader("check_targets", str(ROOT / "tools/check_targets"))
+check_targets = importlib.util.module_from_spec(importlib.util.spec_from_loader("check_targets", LOADER))
+LOADER.exec_module(check_targets)
+cpu_check, CPU = check_targets.cpu_check, check_targets.CPU
 DEVICE = "NVIDIA H200"
 CELL = {"kv": "bf16", "shard": "64/4", "m": 1, "batch": 8, "us": 10.0}
 
