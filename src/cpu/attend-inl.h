@@ -17,6 +17,7 @@
 /// whole row; the running maximum ignores NaN. A maximum of −inf (no key, or only −inf logits) is
 /// replaced by 0 where it is subtracted.
 
+#include "cpu/attend_amx.h"
 #include "cpu/attend_plan.h"
 #include "cpu/math-inl.h"
 #include "cpu/matmul-inl.h"
@@ -58,22 +59,29 @@ struct TileScratch {
   float* keys;    // panels of K^T
   float* values;  // panels of V
   float* logits;  // [chunk_rows][128], overwritten by P
+  float* work;    // of TileAttend, in place of these three
   float* q;       // [rows][128]: q times a power of two
   float* scale;   // [rows]: what is left of the logit scale
   float* states;  // two SoftmaxStates
+  float* tiles;   // q on AMX tiles
 
-  explicit TileScratch(std::int64_t rows) {
+  TileScratch(const AttendCall& call, std::int64_t rows) {
     const auto round_up = [](std::int64_t n) { return (n + 15) / 16 * 16; };
-    const std::int64_t sizes[] = {
-        row_elements * page_size, row_elements * page_size,
-        chunk_rows * page_size,   rows * row_elements,
-        round_up(rows),           2 * round_up(SoftmaxState::floats(rows))};
-    float** const parts[] = {&keys, &values, &logits, &q, &scale, &states};
+    const bool panels = !call.on_tiles;
+    const std::int64_t sizes[] = {panels ? row_elements * page_size : 0,
+                                  panels ? row_elements * page_size : 0,
+                                  panels ? chunk_rows * page_size : 0,
+                                  call.on_tiles ? TileAttend::work_floats : 0,
+                                  rows * row_elements,
+                                  round_up(rows),
+                                  2 * round_up(SoftmaxState::floats(rows)),
+                                  call.on_tiles ? TileQueries::floats(rows) : 0};
+    float** const parts[] = {&keys, &values, &logits, &work, &q, &scale, &states, &tiles};
     std::int64_t total = 0;
     for (std::int64_t n : sizes) total += n;
     auto* next =
         static_cast<float*>(thread_scratch(static_cast<std::size_t>(total) * sizeof(float)));
-    for (int i = 0; i < 6; ++i) {
+    for (std::size_t i = 0; i < std::size(sizes); ++i) {
       *parts[i] = next;
       next += sizes[i];
     }
@@ -369,17 +377,26 @@ void attend_block(const AttendCall& call, const TileRows& tile, const UnionBlock
 void attend_blocks(const AttendCall& call, const TileRows& tile, std::int64_t head,
                    const std::vector<UnionBlock>& list, std::int64_t begin, std::int64_t end,
                    const TileScratch& scratch, const SoftmaxState& state) {
-  state.clear(tile.count * call.group);
+  const std::int64_t rows = tile.count * call.group;
+  state.clear(rows);
+  if constexpr (amx_built) {
+    if (call.on_tiles) {
+      const TileAttend tiles(call, tile, head, scratch.work);
+      tiles.run(list, begin, end, {scratch.q, scratch.scale, state.maximum, state.sum, state.out},
+                TileQueries(scratch.tiles, rows));
+      return;
+    }
+  }
   const DType product = call.product_type();
   with_cache_type(call.cache_type, [&](auto type) {
     constexpr DType cache = type.value;
     for (std::int64_t b = begin; b < end; ++b) {
       const UnionBlock& block = list[b];
       const bool last = b + 1 == static_cast<std::int64_t>(list.size());
-      const BlockRows<cache> rows(call, head, block);
+      const BlockRows<cache> here(call, head, block);
       const BlockRows<cache> next =
           last ? BlockRows<cache>() : BlockRows<cache>(call, head, list[b + 1]);
-      BlockPanels<cache> panels(rows, next, std::popcount(block.tokens) * call.group, scratch);
+      BlockPanels<cache> panels(here, next, std::popcount(block.tokens) * call.group, scratch);
       if (cache == DType::f16 || (cache != DType::bf16 && product == DType::f16)) {
         attend_block<DType::f16, cache>(call, tile, block, panels, scratch, state);
       } else {
@@ -454,6 +471,10 @@ void load_tile(const AttendCall& call, const TileRows& tile, std::int64_t head,
   } else {
     load_queries<DType::bf16>(call, tile, head, scratch);
   }
+  if constexpr (amx_built) {
+    const std::int64_t rows = tile.count * call.group;
+    if (call.on_tiles) TileQueries(scratch.tiles, rows).pack(scratch.q, scratch.scale, rows);
+  }
 }
 
 void attend_tile(const AttendCall& call, const TileRows& tile, std::int64_t head,
@@ -461,7 +482,7 @@ void attend_tile(const AttendCall& call, const TileRows& tile, std::int64_t head
   const std::vector<UnionBlock> list = union_list(call, tile, head);
   const auto size = static_cast<std::int64_t>(list.size());
   const std::int64_t rows = tile.count * call.group;
-  const TileScratch scratch(rows);
+  const TileScratch scratch(call, rows);
   const SoftmaxState total = scratch.state(0, rows);
   load_tile(call, tile, head, scratch);
   const SoftmaxState group = scratch.state(1, rows);
@@ -475,17 +496,21 @@ void attend_tile(const AttendCall& call, const TileRows& tile, std::int64_t head
   write_tile(call, tile, head, total);
 }
 
-void attend_group(const AttendCall& call, const TileRows& tile, std::int64_t head,
-                  std::int64_t group, float* partial) {
-  const std::vector<UnionBlock> list = union_list(call, tile, head);
-  const auto size = static_cast<std::int64_t>(list.size());
-  const std::int64_t begin = group * decode_group_blocks;
-  if (begin >= size) return;
+void attend_groups(const AttendCall& call, const TileRows& tile, std::int64_t head,
+                   std::int64_t first, std::int64_t last, float* partials) {
+  std::vector<UnionBlock> list = union_list(call, tile, head);
+  // What lies behind these groups is fetched by others.
+  const auto size = std::min(static_cast<std::int64_t>(list.size()), last * decode_group_blocks);
+  list.resize(static_cast<std::size_t>(size));
+  if (first * decode_group_blocks >= size) return;
   const std::int64_t rows = tile.count * call.group;
-  const TileScratch scratch(rows);
+  const TileScratch scratch(call, rows);
   load_tile(call, tile, head, scratch);
-  attend_blocks(call, tile, head, list, begin, std::min(begin + decode_group_blocks, size), scratch,
-                SoftmaxState(partial, rows));
+  for (std::int64_t group = first; group * decode_group_blocks < size; ++group) {
+    const std::int64_t begin = group * decode_group_blocks;
+    attend_blocks(call, tile, head, list, begin, std::min(begin + decode_group_blocks, size),
+                  scratch, SoftmaxState(partials + group * SoftmaxState::floats(rows), rows));
+  }
 }
 
 void attend_fold(const AttendCall& call, const TileRows& tile, std::int64_t head, float* partials) {

@@ -3,8 +3,10 @@
 #include <limits>
 #include <memory>
 
+#include "cpu/attend_amx.h"
 #include "cpu/attend_kernel.h"
 #include "cpu/attend_plan.h"
+#include "cpu/isa.h"
 #include "cpu/operators.h"
 #include "cpu/parallel.h"
 
@@ -18,11 +20,13 @@ namespace {
 /// A task should be long beside the cost of handing it out, and there should be several a thread.
 constexpr std::int64_t tasks_per_thread = 4;
 
-/// Tokens of a prefill tile: 128 rows of q share a converted page; fewer where the call is too
+/// Tokens of a prefill tile: 128 rows of q share a converted page, on AMX tiles, where converting
+/// it costs as much as multiplying it with three groups of rows, 512; fewer where the call is too
 /// small to give every thread work.
 std::int64_t prefill_tile_tokens(const AttendArgs& args, const AttendCall& call) {
   const std::int64_t tokens = args.batch.num_actual_tokens - args.batch.num_decode_tokens();
-  const std::int64_t largest = std::clamp<std::int64_t>(128 / call.group, 1, max_tile_tokens);
+  const std::int64_t rows = call.on_tiles ? 512 : 128;
+  const std::int64_t largest = std::clamp<std::int64_t>(rows / call.group, 1, max_tile_tokens);
   const std::int64_t wanted = tasks_per_thread * num_threads();
   return std::clamp<std::int64_t>(tokens * call.kv_heads / wanted, 1, largest);
 }
@@ -44,14 +48,31 @@ void write_empty(const AttendCall& call, const TileRows& rows) {
   }
 }
 
-/// Room for the decode groups' partials, or null where groups are not worth splitting.
+/// Parts that each decode item's groups are cut into: as few as give all threads equal work, since
+/// each part waits for its first page and converts its queries; 1 where there are items enough.
+std::int64_t decode_parts(const DecodeSplit& split) {
+  const std::int64_t threads = num_threads();
+  std::int64_t parts = 1;
+  while (parts < split.groups && split.items * parts % threads != 0 &&
+         split.items * parts < tasks_per_thread * threads) {
+    ++parts;
+  }
+  return parts;
+}
+
+/// Room for the decode groups' partials, or null where there is none.
 float* decode_partials(const AttendArgs& args, const DecodeSplit& split) {
   const std::size_t bytes = split.workspace_bytes();
-  if (bytes == 0 || split.items >= tasks_per_thread * num_threads()) return nullptr;
   void* memory = args.workspace.data;
   std::size_t space = args.workspace.bytes;
-  if (memory == nullptr || space < bytes) return nullptr;
+  if (bytes == 0 || memory == nullptr || space < bytes) return nullptr;
   return static_cast<float*>(std::align(64, bytes - 64, memory, space));
+}
+
+/// Whether products are computed on tiles: the contract's are those of bf16, as f16 ones would lose
+/// three bits of q or of the cache.
+bool on_tiles(const AttendCall& call) {
+  return amx_built && chosen_isa() == Isa::amx && call.product_type() == DType::bf16;
 }
 
 }  // namespace
@@ -59,16 +80,18 @@ float* decode_partials(const AttendArgs& args, const DecodeSplit& split) {
 std::size_t workspace_size(const AttendArgs& args) { return DecodeSplit(args).workspace_bytes(); }
 
 void attend(const AttendArgs& args) {
-  const AttendCall call(args);
+  AttendCall call(args);
+  call.on_tiles = on_tiles(call);
   const AttendKernel kernel = attend_kernel();
   const BatchRows rows(args.batch, prefill_tile_tokens(args, call));
   const DecodeSplit split(args);
-  float* const partials = decode_partials(args, split);
+  const std::int64_t parts = decode_parts(split);
+  float* const partials = parts > 1 ? decode_partials(args, split) : nullptr;
   const std::int64_t item_floats = split.groups * split.partial_floats();
 
   const auto prefill_tiles = static_cast<std::int64_t>(rows.prefill.size());
   const std::int64_t prefill_tasks = prefill_tiles * call.kv_heads;
-  const std::int64_t decode_tasks = split.items * (partials != nullptr ? split.groups : 1);
+  const std::int64_t decode_tasks = split.items * (partials != nullptr ? parts : 1);
   parallel_for(prefill_tasks + decode_tasks, [&](std::int64_t task) {
     if (task < prefill_tasks) {
       // Heads outermost: neighbouring tiles of one head share pages in the outer caches.
@@ -82,10 +105,11 @@ void attend(const AttendArgs& args) {
                   decode_group_blocks);
       return;
     }
-    const std::int64_t item = task / split.groups;
-    const std::int64_t group = task % split.groups;
-    kernel.group(call, rows.decode[item / call.kv_heads], item % call.kv_heads, group,
-                 partials + item * item_floats + group * split.partial_floats());
+    const std::int64_t item = task / parts;
+    const std::int64_t part = task % parts;
+    kernel.groups(call, rows.decode[item / call.kv_heads], item % call.kv_heads,
+                  split.groups * part / parts, split.groups * (part + 1) / parts,
+                  partials + item * item_floats);
   });
   if (partials != nullptr) {
     parallel_for(split.items, [&](std::int64_t item) {

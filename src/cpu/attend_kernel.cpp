@@ -20,7 +20,7 @@
 namespace msa::cpu {
 
 AttendKernel attend_kernel() {
-  return {MSA_CPU_CHOOSE(attend_tile), MSA_CPU_CHOOSE(attend_group), MSA_CPU_CHOOSE(attend_fold)};
+  return {MSA_CPU_CHOOSE(attend_tile), MSA_CPU_CHOOSE(attend_groups), MSA_CPU_CHOOSE(attend_fold)};
 }
 
 }  // namespace msa::cpu

@@ -15,9 +15,10 @@ struct AttendKernel {
   /// blocks.
   void (*tile)(const AttendCall& call, const TileRows& tile, std::int64_t head,
                std::int64_t group_blocks);
-  /// Group `group` of a decode tile, into one partial (DecodeSplit::partial_floats()).
-  void (*group)(const AttendCall& call, const TileRows& tile, std::int64_t head, std::int64_t group,
-                float* partial);
+  /// Groups [first, last) of a decode tile, into one partial (DecodeSplit::partial_floats()) each;
+  /// `partials` is that of group 0.
+  void (*groups)(const AttendCall& call, const TileRows& tile, std::int64_t head,
+                 std::int64_t first, std::int64_t last, float* partials);
   /// Rows of a decode tile from the partials of its groups, which it overwrites.
   void (*fold)(const AttendCall& call, const TileRows& tile, std::int64_t head, float* partials);
 };

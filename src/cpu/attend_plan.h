@@ -56,6 +56,9 @@ struct AttendCall {
 
   /// The type in which the contract rounds q and P.
   DType product_type() const;
+
+  /// Products on AMX tiles; else all of them are f32 multiply-adds.
+  bool on_tiles = false;
 };
 
 /// Neighbouring token rows of one request.
@@ -74,6 +77,9 @@ struct TileRows {
 };
 
 inline constexpr std::int64_t max_tile_tokens = 64;
+/// Rows of q of a tile, at most: attend.cpp's largest; a decode request of 16 tokens with 16 heads
+/// each has half as many.
+inline constexpr std::int64_t max_tile_q_rows = 512;
 
 /// A block of a tile's union list.
 struct UnionBlock {

@@ -44,7 +44,10 @@ class Scorer {
       if (page < 0) {
         std::fill_n(scores, queries_.rows(), negative_infinity);
       } else {
-        kernels.score_block(queries_, key_block(b, page), scratch_, scores);
+        KeyBlock block = key_block(b, page);
+        const std::int64_t next = b + 1 < last ? page_of(b + 1) : -1;
+        if (next >= 0) block.next = key_block(b + 1, next).data;
+        kernels.score_block(queries_, block, scratch_, scores);
       }
       consume(b, scores);
     }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "cpu/index_amx.h"
 #include "cpu/isa.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -451,10 +452,23 @@ HWY_AFTER_NAMESPACE();
 namespace msa::cpu {
 
 std::int64_t score_scratch_bytes(std::int64_t rows) {
-  return MSA_CPU_CHOOSE(scratch_floats)(rows) * static_cast<std::int64_t>(sizeof(float));
+  std::int64_t floats = MSA_CPU_CHOOSE(scratch_floats)(rows);
+#ifdef MSA_CPU_AMX
+  if (chosen_isa() == Isa::amx) floats = std::max(floats, tile_scratch_floats(rows));
+#endif
+  return floats * static_cast<std::int64_t>(sizeof(float));
 }
 
-ScoreKernels score_kernels() { return {MSA_CPU_CHOOSE(load_queries), MSA_CPU_CHOOSE(score_block)}; }
+ScoreKernels vector_score_kernels() {
+  return {MSA_CPU_CHOOSE(load_queries), MSA_CPU_CHOOSE(score_block)};
+}
+
+ScoreKernels score_kernels() {
+#ifdef MSA_CPU_AMX
+  if (chosen_isa() == Isa::amx) return tile_score_kernels();
+#endif
+  return vector_score_kernels();
+}
 
 }  // namespace msa::cpu
 #endif  // HWY_ONCE

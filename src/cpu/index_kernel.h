@@ -20,7 +20,7 @@ struct QueryTile {
   std::int64_t head_stride = 0;
   std::int64_t tokens = 0;
   std::int64_t heads = 0;
-  /// How a dot product is summed; a function of "decode with this m and Hi" or "prefill" alone.
+  /// How vector code sums a dot product; a function of "decode with this m and Hi" or "prefill".
   /// false: keys on vector lanes, one chain over the 128 elements. true: elements on lanes, which
   /// needs no transposed page: for a few rows, where reading the keys is all that counts.
   bool direct = false;
@@ -31,7 +31,7 @@ struct QueryTile {
 /// Most rows of a direct tile.
 inline constexpr std::int64_t max_direct_rows = 4;
 /// Most rows of any tile: a decode request of 16 tokens and 16 heads.
-inline constexpr std::int64_t max_tile_rows = 256;
+inline constexpr std::int64_t max_tile_rows = 512;
 
 /// The keys of one block.
 struct KeyBlock {
@@ -39,6 +39,7 @@ struct KeyBlock {
   std::int64_t token_stride = 0;   // elements
   std::int64_t readable = 0;       // 1 to 128: keys past it are never read
   std::int64_t first_visible = 0;  // token i of the tile sees keys below first_visible + i
+  const void* next = nullptr;      // the block scored next, to be fetched; null: none
 };
 
 /// Bytes of scratch memory for tiles of up to `rows` rows.
@@ -53,5 +54,7 @@ struct ScoreKernels {
 };
 /// For the chosen instruction set.
 ScoreKernels score_kernels();
+/// The vector code alone: the set's own, with amx that of avx512.
+ScoreKernels vector_score_kernels();
 
 }  // namespace msa::cpu

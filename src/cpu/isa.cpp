@@ -15,6 +15,10 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#ifdef MSA_CPU_AMX
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 namespace msa::cpu {
 namespace {
@@ -32,6 +36,36 @@ bool has_f16c() {
 }
 #endif
 
+#ifdef MSA_CPU_AMX
+/// Whether the processor has what MSA_AMX_OPTIONS ask for beyond AVX-512, AMX included; compilers
+/// differ in the names they know.
+bool has_amx_instructions() {
+  constexpr unsigned avx512_vbmi = 1u << 1;                     // leaf 7, ecx
+  constexpr unsigned amx_bf16 = 1u << 22, amx_tile = 1u << 24;  // leaf 7, edx
+  constexpr unsigned avx512_bf16 = 1u << 5;                     // leaf 7.1, eax
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
+  if ((c & avx512_vbmi) == 0 || (d & amx_bf16) == 0 || (d & amx_tile) == 0) return false;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & avx512_bf16) != 0;
+}
+
+/// The right to use tile registers, which Linux gives on request. It holds for all threads of the
+/// process, those of a forked child included.
+bool ask_for_tiles() {
+  constexpr long request_permission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long tile_data = 18;               // the registers' number in the processor's state
+  return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+}
+
+bool has_amx() {
+  static const bool usable = has_amx_instructions() && ask_for_tiles();
+  return usable;
+}
+#endif
+
 Isa choose() {
   const std::vector<Isa> available = available_isas();
   const char* wanted = std::getenv("MSA_CPU_ISA");
@@ -42,7 +76,7 @@ Isa choose() {
     allowed += (allowed.empty() ? "" : ", ") + std::string(name(isa));
   }
   // Another machine may have a set that exists; a name that does not exist is a slip.
-  constexpr Isa all[] = {Isa::baseline, Isa::avx2, Isa::avx512};
+  constexpr Isa all[] = {Isa::baseline, Isa::avx2, Isa::avx512, Isa::amx};
   const bool exists = std::any_of(std::begin(all), std::end(all),
                                   [&](Isa isa) { return std::string(wanted) == name(isa); });
   throw Error(exists ? ErrorCode::unsupported : ErrorCode::invalid_argument,
@@ -60,6 +94,8 @@ const char* name(Isa isa) {
       return "avx2";
     case Isa::avx512:
       return "avx512";
+    case Isa::amx:
+      return "amx";
   }
   return "invalid";
 }
@@ -81,6 +117,9 @@ std::vector<Isa> available_isas() {
   add(Isa::baseline, HWY_BASELINE_SCALAR, true);
   add(Isa::avx2, HWY_AVX2, avx2);
   add(Isa::avx512, HWY_AVX3, avx512);
+#ifdef MSA_CPU_AMX
+  if (avx512 && has_amx()) isas.push_back(Isa::amx);
+#endif
 #else
   isas.push_back(Isa::baseline);
 #endif

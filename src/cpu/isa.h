@@ -15,14 +15,15 @@
 namespace msa::cpu {
 
 /// Instruction sets of this build, lowest first.
-enum class Isa { baseline, avx2, avx512 };
+enum class Isa { baseline, avx2, avx512, amx };
 
 /// "baseline" (plain loops that the compiler turns into SSE2 on x86-64, NEON on Arm), "avx2",
-/// "avx512".
+/// "avx512", "amx" (as avx512, and bf16 products on AMX tiles where an operator has such a kernel).
 const char* name(Isa isa);
 
 /// What this build holds and this machine can execute, lowest first. A build whose flags ask for
-/// more than the baseline holds no lower set.
+/// more than the baseline holds no lower set. The first call asks the kernel for the right to use
+/// AMX, for the whole process.
 std::vector<Isa> available_isas();
 
 /// The set in use: the highest available, or what `MSA_CPU_ISA` names where that is available. Read
@@ -36,7 +37,7 @@ template <class Function>
 Function* choose_function(Function* baseline, std::type_identity_t<Function>* avx2,
                           std::type_identity_t<Function>* avx512) {
   const Isa isa = chosen_isa();
-  if (isa == Isa::avx512 && avx512 != nullptr) return avx512;
+  if (isa >= Isa::avx512 && avx512 != nullptr) return avx512;
   if (isa >= Isa::avx2 && avx2 != nullptr) return avx2;
   return baseline;
 }

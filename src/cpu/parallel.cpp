@@ -69,7 +69,7 @@ class Job {
     if (failure_ != nullptr) std::rethrow_exception(failure_);
   }
 
-  int workers = 0;  ///< pool threads inside work(); guarded by the pool's mutex
+  std::atomic<int> workers{0};  ///< pool threads inside work(); changed under the pool's mutex
 
  private:
   const std::int64_t tasks_;
@@ -94,10 +94,15 @@ class Pool {
     pending_.fetch_add(1, std::memory_order_release);
     wake_.notify_all();
     job.work();
+    {
+      const std::lock_guard lock(mutex_);
+      open_.erase(std::find(open_.begin(), open_.end(), &job));
+      pending_.fetch_sub(1, std::memory_order_relaxed);
+    }
+    // The others' last tasks end soon, as a rule.
+    spin([&] { return job.workers.load(std::memory_order_acquire) == 0; });
     std::unique_lock lock(mutex_);
-    open_.erase(std::find(open_.begin(), open_.end(), &job));
-    pending_.fetch_sub(1, std::memory_order_relaxed);
-    done_.wait(lock, [&] { return job.workers == 0; });
+    done_.wait(lock, [&] { return job.workers.load(std::memory_order_relaxed) == 0; });
   }
 
   /// Ends the threads; later jobs run on their callers alone.
@@ -141,7 +146,7 @@ class Pool {
       Job* job = find_work();
       if (job == nullptr) {
         lock.unlock();
-        spin();
+        spin([&] { return pending_.load(std::memory_order_relaxed) != 0; });
         lock.lock();
         wake_.wait(lock, [&] { return stopping_ || find_work() != nullptr; });
         continue;
@@ -162,8 +167,9 @@ class Pool {
   }
 
   /// Operators follow each other within microseconds: a short watch saves a sleep and a wake-up.
-  void spin() const {
-    for (int i = 0; i < spins && pending_.load(std::memory_order_relaxed) == 0; ++i) {
+  template <class Done>
+  static void spin(Done&& done) {
+    for (int i = 0; i < spins && !done(); ++i) {
 #if defined(__x86_64__)
       _mm_pause();
 #else

@@ -1,6 +1,7 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -46,7 +47,7 @@ TEST(Bench, EveryInstructionSetReadsTheSameBytes) {
       EXPECT_NE(read_loop(words.data(), words.size() * 4), expected) << at;
       words[at] ^= 1;
     }
-    EXPECT_GE(multiply_add_loop(10), 10.0 * 2 * 10);
+    EXPECT_GE(product_loop(10), 10.0 * 2 * 10);
   }
 }
 
@@ -96,6 +97,31 @@ TEST(Bench, BatchesFollowTheWorkload) {
   EXPECT_EQ(slots[0] % 128, 2);
   // Blocks that share pages cannot be written.
   EXPECT_THROW(Requests(w, 3, 1).slots(0), Error);
+}
+
+TEST(Bench, SelectionsComeFromAFileThatFitsTheContext) {
+  const Workload real{.op = WorkloadOp::prefill,
+                      .hq = 64,
+                      .hkv = 4,
+                      .tokens = 3,
+                      .context = 24'576,
+                      .selection = MSA_REAL_SELECTION};
+  EXPECT_EQ(label(real),
+            "prefill 64/4 bf16 LBHNC tokens 3 batch 1 context 24576 selection "
+            "real_selection.npy");
+  const std::vector<std::int32_t> ids = selection_of(real, 0);
+  ASSERT_EQ(ids.size(), 3U * 4 * 16);
+  EXPECT_EQ(*std::max_element(ids.begin(), ids.end()), 24'576 / 128);  // the own block
+  EXPECT_EQ(selection_of(real, 1), ids);
+  Workload wrong = real;
+  wrong.context = 128;
+  EXPECT_THROW(selection_of(wrong, 0), Error);
+  wrong = real;
+  wrong.tokens = 8193;
+  EXPECT_THROW(selection_of(wrong, 0), Error);
+  wrong = real;
+  wrong.batch = 2;
+  EXPECT_FALSE(problems(wrong).empty());
 }
 
 TEST(Bench, ShapesReplaceValuesOfTheGridAndRepeatsFall) {

@@ -60,7 +60,7 @@ TEST(Workloads, WhatIsWrittenIsReadBack) {
 TEST(Workloads, FaultsNameTheLine) {
   EXPECT_EQ(refusals("{\"op\":\"write\",\"tokens\":1}\n{\"op\":\"write\",\"token\":1}")[0],
             "w.jsonl:2: has the unknown key 'token'; allowed: version, op, hq, hkv, kv, layout, m, "
-            "tokens, batch, context, keep, seed");
+            "tokens, batch, context, keep, seed, selection");
   EXPECT_EQ(refusals("nonsense")[0], "w.jsonl:1: is not JSON from byte 2 on");
   EXPECT_EQ(refusals("[1]")[0], "w.jsonl:1: is not a JSON object");
   EXPECT_EQ(refusals("{}")[0], "w.jsonl:1: has no 'op'");

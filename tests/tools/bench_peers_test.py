@@ -121,6 +121,17 @@ class MissingPieces(unittest.TestCase):
         self.assertEqual(done.returncode, 3, done.stderr)
         self.assertIn("decode_peers: PyTorch is not installed", done.stderr)
 
+    def test_without_pytorch_that_of_the_cpu_is_skipped_with_a_message(self):
+        done = subprocess.run([sys.executable, "-S", PEERS / "torch_cpu.py", ROOT / "bench/workloads/cpu.jsonl"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2, "writes are nothing to PyTorch's attention")
+        self.assertIn("allowed: op decode or prefill and kv bf16", done.stderr)
+        with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
+            file.write('{"op": "decode", "hq": 16, "hkv": 1, "kv": "bf16", "m": 1, "batch": 1, "context": 131072}\n')
+            file.flush()
+            done = subprocess.run([sys.executable, "-S", PEERS / "torch_cpu.py", file.name], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("torch_cpu: skipped: PyTorch is not installed", done.stderr)
+
     def test_without_the_kernels_it_names_the_files_and_the_command(self):
         with tempfile.TemporaryDirectory() as folder:
             (pathlib.Path(folder) / "m3ops").mkdir()

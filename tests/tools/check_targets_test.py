@@ -24,6 +24,7 @@ from targets import INDEX, expand, key_of  # noqa: E402
 LOADER = importlib.machinery.SourceFileLoader("check_targets", str(ROOT / "tools/check_targets"))
 check_targets = importlib.util.module_from_spec(importlib.util.spec_from_loader("check_targets", LOADER))
 LOADER.exec_module(check_targets)
+cpu_check, CPU = check_targets.cpu_check, check_targets.CPU
 DEVICE = "NVIDIA H200"
 CELL = {"kv": "bf16", "shard": "64/4", "m": 1, "batch": 8, "us": 10.0}
 
@@ -304,11 +305,55 @@ class Index(ToolTest):
             self.assertIn("limit       bf16 4 heads m 1 B 8 @ 1000: 10.40 of at most 10.00", text)
 
 
+class Cpu(ToolTest):
+    """The part of the CPU: shares of a bound, times between cells and beside a peer's."""
+    CELL = {"isa": "amx", "op": "decode", "kv": "bf16", "shard": "16/1", "m": 1, "batch": [1, 8], "context": 1024, "percent": 60}
+    PEER = {"peer": "torch", "isa": "amx", "op": "decode", "kv": "bf16", "shard": "16/1", "m": 1, "context": 1024, "times": 3}
+    TEXT = "amx decode 16/1 bf16 m 1 batch 1 context 1024"
+
+    @staticmethod
+    def case(percent=60.0, **changes):
+        return {"isa": "amx", "op": "decode", "kv": "bf16", "shard": "16/1", "m": 1, "tokens": 0, "batch": 1, "context": 1024,
+                "selection": "0.90", "us": 100.0, "percent": percent, "bound": "memory", **changes}
+
+    def run_tool(self, cases, cells=None, ratios=(), peers=(), theirs=(), record=None, peer_record=None):
+        targets = {"cpu": {"record": "r.json", "cells": [self.CELL] if cells is None else cells, "ratios": list(ratios),
+                           "peers": {"record": "p.json", "cells": list(peers)}}}
+        return self.run_on("cpu", targets, [("r", "bench", {"cases": list(cases)}, record), ("p", "torch", {"cases": list(theirs)}, peer_record)])
+
+    def test_shares_of_the_bound(self):
+        both = [self.case(), self.case(61, batch=8)]
+        self.assertIn(f"met         {self.TEXT}: 60.0 % of the bound, of at least 60 (memory)", self.passes(both))
+        self.fails(f"missed      {self.TEXT}: 59.9 %", [self.case(59.9), both[1]])
+        self.fails("no result   amx decode 16/1 bf16 m 1 batch 8", both[:1])
+        self.fails("stale       r.json", both, record={"sources_sha256": "0"})
+
+    def test_ratios(self):
+        ratio = {"what": "long", "of": {"context": 2048}, "at_most": 1.1, "at": {**self.CELL, "batch": 1}}
+        cases = [self.case(), self.case(batch=8), self.case(context=2048, us=110.0)]
+        self.assertIn(f"met         long, {self.TEXT}: 1.10 of at most 1.1", self.passes(cases, ratios=[ratio]))
+        self.fails(f"missed      long, {self.TEXT}: 1.11", [*cases[:2], {**cases[2], "us": 111.0}], ratios=[ratio])
+        self.fails(f"no result   long, {self.TEXT}", cases[:2], ratios=[ratio])
+
+    def test_times_as_fast_as_a_peer_in_the_same_run(self):
+        theirs = [{**self.case(), "peer": "torch", "us": 300.0, "our_us": 100.0}]
+        self.assertIn(f"met         ahead of torch, {self.TEXT}: 3.00 times as fast", self.passes([], cells=[], peers=[self.PEER], theirs=theirs))
+        self.fails("2.97 times as fast, of at least 3", [], cells=[], peers=[self.PEER], theirs=[{**theirs[0], "our_us": 101.0}])
+        self.fails(f"no result   ahead of torch, {self.TEXT}", [], cells=[], peers=[self.PEER])
+        self.fails("no record   ", [], cells=[], peers=[self.PEER], peer_record=False)
+
+
 class TheTool(unittest.TestCase):
     def test_hashes_are_those_of_gpu_check(self):
         for part in ("decode", "peers"):
             done = subprocess.run([ROOT / "tools/gpu_check", "hash", BUILD, part], check=True, capture_output=True, text=True)
             self.assertEqual(check_targets.hash_of(BUILD, part), done.stdout.strip())
+
+    def test_hashes_of_the_cpu_are_of_what_computes_and_measures(self):
+        hashes = {part: check_targets.hash_of(BUILD, part) for part in ("bench", "torch")}
+        self.assertEqual(len(set(hashes.values())), 2)
+        for figure in hashes.values():
+            self.assertRegex(figure, "^[0-9a-f]{64}$")
 
     def test_it_runs(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -335,6 +380,22 @@ class TheTargets(unittest.TestCase):
         for cell in targets["peers"]["cells"]:
             for key, _ in expand(cell):
                 self.assertIn(key, named)
+
+    def test_cells_are_workloads_of_cpu_check(self):
+        targets = json.loads((ROOT / "bench/targets.json").read_text())["cpu"]
+        timed = {CPU.key_of(cpu_check.cell_of("any", json.loads(line))) for line in (ROOT / "bench/workloads/cpu.jsonl").read_text().splitlines()}
+        named = {CPU.key_of(dict(zip(CPU.key, key)), isa="any")
+                 for cell in [*targets["cells"], *targets["peers"]["cells"]] for key, _ in CPU.expand(cell)}
+        for ratio in targets["ratios"]:
+            for key, _ in CPU.expand({**ratio["at"], "isa": "any"}):
+                named |= {key, CPU.key_of(dict(zip(CPU.key, key)), **ratio["of"])}
+        self.assertEqual(named, timed)
+
+    def test_the_page_of_the_cpu_shows_its_records(self):
+        for part in ("bench", "torch"):
+            record = ROOT / f"bench/results/cpu-{part}.json"
+            shown = subprocess.run([ROOT / "tools/cpu_check", "table", record], check=True, capture_output=True, text=True).stdout
+            self.assertIn(shown, (ROOT / "docs/cpu.md").read_text())
 
     def test_cells_are_those_of_index_bench(self):
         bench = json.loads(subprocess.run([pathlib.Path(BUILD) / "bench/gpu/index_bench", "--inputs"], check=True,

@@ -2,8 +2,12 @@
 //
 // attend on the CPU against the f64 reference and its bitwise promises, on every instruction set.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <limits>
+#include <tuple>
 
 #include "attend_case.h"
 #include "cpu/isa.h"
@@ -205,6 +209,41 @@ TEST_P(CpuAttend, TinyAndHugeFactorsNeitherOverflowNorFlush) {
   }
 }
 
+/// Multiplies K (`first` 0) or V (128) of a request's keys from `key` on by 2^power.
+void scale_keys(AttendCase& c, std::int64_t request, std::int64_t key, std::int64_t first,
+                int power) {
+  for (; key < c.seq_lens[request]; ++key) {
+    for (std::int64_t i = c.key_slot(request, key) + first, end = i + 128; i < end; ++i) {
+      store(DType::bf16, c.cache.data(), i,
+            std::ldexp(load(DType::bf16, c.cache.data(), i), power));
+    }
+  }
+}
+
+// AMX reads denormal operands as 0 and flushes sums. 2^-130 of a number of unit variance is
+// denormal, and so are most of those of 2^-125.
+TEST_P(CpuAttend, DenormalQueriesKeysAndValuesCount) {
+  const std::tuple<int, int, int> powers[] = {{-130, 120, 0}, {-125, 120, 0}, {120, -130, 0},
+                                              {120, -125, 0}, {0, 0, -130},   {0, 0, -125},
+                                              {0, 0, -110}};
+  for (const auto& [q, k, v] : powers) {
+    SCOPED_TRACE(::testing::Message() << q << " " << k << " " << v);
+    AttendCase c({.decode_lens = {500}, .prefill_lens = {{9, 300}}});
+    for (std::int64_t i = 0; i < c.tokens * 16 * 128; ++i) {
+      store(DType::bf16, c.q.data(), i, std::ldexp(load(DType::bf16, c.q.data(), i), q));
+    }
+    for (std::int64_t request : {0, 1}) {
+      scale_keys(c, request, 0, 0, k);
+      scale_keys(c, request, 0, 128, v);
+    }
+    AttendArgs args = c.args();
+    args.softmax_scale = std::ldexp(args.softmax_scale, -q - k);
+    args.v_scale = v == 0 ? 1.0f : 0x1p100f;
+    c.run(args);
+    expect_close(c, args, v == 0 ? 1 : std::ldexp(1.0, v + 100));
+  }
+}
+
 // Weights round, so that the end of out's type may be passed on the way to it; what lies beyond it
 // by more than that is infinite in out's type.
 TEST_P(CpuAttend, ResultsPastTheEndOfOutAreInfinite) {
@@ -289,6 +328,34 @@ TEST_P(CpuAttend, PrefillRowsDoNotDependOnTheirNeighboursOrChunks) {
   }
   EXPECT_EQ(whole.out, part.out);
   EXPECT_EQ(whole.lse, part.lse);
+}
+
+// Rows share the products of a tile with rows that see more: with keys whose values are no numbers,
+// and with elements that AMX would flush.
+TEST_P(CpuAttend, RowsDoNotDependOnKeysThatOnlyTheirNeighboursSee) {
+  const AttendShape shape{.heads = 8, .kv_heads = 2, .prefill_lens = {{40, 300}}};
+  constexpr std::int64_t first = 281, rows = first - 260;  // keys from here on; rows before them
+  AttendCase clean(shape);
+  clean.run(clean.args());
+  const auto run_with = [&](const auto& change) {
+    AttendCase c(shape);
+    change(c);
+    c.run(c.args());
+    const auto bytes = static_cast<std::ptrdiff_t>(rows * 8 * 128 * 2);
+    EXPECT_TRUE(std::equal(c.out.begin(), c.out.begin() + bytes, clean.out.begin()));
+    EXPECT_TRUE(std::equal(c.lse.begin(), c.lse.begin() + rows * 8, clean.lse.begin()));
+    EXPECT_NE(c.out, clean.out);
+  };
+  run_with([](AttendCase& c) { scale_keys(c, 0, first, 0, -130); });
+  run_with([](AttendCase& c) { scale_keys(c, 0, first, 128, -130); });
+  for (const double x :
+       {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+    for (const std::int64_t part : {0, 128}) {
+      run_with([&](AttendCase& c) {
+        store(DType::bf16, c.cache.data(), c.key_slot(0, first + 2) + part + 7, x);
+      });
+    }
+  }
 }
 
 TEST_P(CpuAttend, OrderHolesAndRepeatsOfTheSelectionDoNotMatter) {
@@ -505,6 +572,28 @@ TEST_P(CpuAttend, ShardsMergeToTheWhole) {
     }
     for (std::size_t i = 0; i < sum.lse.size(); ++i) ASSERT_NEAR(sum.lse[i], whole.lse[i], 2e-4);
   }
+}
+
+// The right to use tile registers is the process's; a child has it too.
+TEST_P(CpuAttend, AForkedChildComputesTheSameBits) {
+#ifdef MSA_TEST_EMULATED
+  GTEST_SKIP() << "qemu's user mode aborts in a forked child that starts threads";
+#endif
+  set_num_threads_for_testing(2);
+  const AttendShape shape{.decode_lens = {700, 300}, .prefill_lens = {{40, 300}}};
+  AttendCase c(shape);
+  c.run(c.args());
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(60);
+    AttendCase again(shape);
+    again.run(again.args());
+    _exit(again.out == c.out && again.lse == c.lse ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryIsa, CpuAttend, ::testing::ValuesIn(available_isas()),

@@ -21,14 +21,14 @@ namespace {
 
 constexpr double gigabyte = 1e9;
 
-/// Pool of K and V: a GB where the machine has plenty, on a device twelve, so that a page is met
-/// again only after far more than a cache holds; with the index keys' half of it never more than a
-/// quarter of the memory.
+/// Pool of K and V: four GB where the machine has plenty, on a device twelve, so that a page is met
+/// again only after far more than a cache holds (one of half a GB, shared by many machines,
+/// exists); with the index keys' half of it never more than a quarter of the memory.
 double default_pool_gb(const Place& place) {
   const bool host = place.is_host();
   const double memory = static_cast<double>(host ? static_cast<std::size_t>(machine_info().memory)
                                                  : place.available_bytes());
-  return std::min((host ? 1.1 : 12) * gigabyte, memory / 4 / 1.5) / gigabyte;
+  return std::min((host ? 4.2 : 12) * gigabyte, memory / 4 / 1.5) / gigabyte;
 }
 
 /// Restricts calls to one backend while it lives; "": leaves the choice as it is.
@@ -114,7 +114,7 @@ class Bench final : public Command {
         ->type_name("S")
         ->check(number(0, 3600));
     app.add_option("--pool-gb", pool_gb_,
-                   "Size of the paged cache in GB (default: about 1, on a device 12)")
+                   "Size of the paged cache in GB (default: about 4, on a device 12)")
         ->type_name("GB")
         ->check(number(0.001, 4096));
     add_file_option(app, "--csv", csv_, "a CSV table");

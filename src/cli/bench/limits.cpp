@@ -29,7 +29,7 @@ double measure_flops() {
   std::vector<double> done(static_cast<std::size_t>(tasks));
   const auto call = [&](std::int64_t) {
     cpu::parallel_for(tasks, [&](std::int64_t task) {
-      done[static_cast<std::size_t>(task)] = multiply_add_loop(iterations);
+      done[static_cast<std::size_t>(task)] = product_loop(iterations);
     });
   };
   const Timing timing = measure(call, effort);

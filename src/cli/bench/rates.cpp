@@ -1,6 +1,7 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #include "cli/bench/rates.h"
 
+#include "cli/bench/rates_amx.h"
 #include "cpu/isa.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -68,7 +69,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace msa::cli {
 
-double multiply_add_loop(std::int64_t iterations) {
+double product_loop(std::int64_t iterations) {
+#ifdef MSA_CPU_AMX
+  if (cpu::chosen_isa() == cpu::Isa::amx) return tile_product_loop(iterations);
+#endif
   return MSA_CPU_CHOOSE(MultiplyAdds)(iterations);
 }
 

@@ -9,9 +9,9 @@
 
 namespace msa::cli {
 
-/// `iterations` rounds of independent f32 multiply-adds on registers alone. Returns the f32
-/// operations done (two a lane and multiply-add).
-double multiply_add_loop(std::int64_t iterations);
+/// `iterations` rounds of the set's best products on registers alone: f32 multiply-adds, with amx
+/// bf16 products of tiles. Returns the operations done (a multiply-add counts two).
+double product_loop(std::int64_t iterations);
 
 /// Reads every byte once, through full vectors. The result is a function of the bytes.
 std::uint32_t read_loop(const void* data, std::size_t bytes);

@@ -12,6 +12,7 @@
 #include "cli/io/generate.h"
 #include "common/numeric.h"
 #include "msa/error.h"
+#include "npy.h"
 
 namespace msa::cli {
 namespace {
@@ -21,6 +22,36 @@ double bytes_of(DType type) { return static_cast<double>(size_of(type)); }
 DType index_type(const Workload& w) { return is_fp8(w.kv) ? DType::e4m3 : DType::bf16; }
 
 std::int64_t blocks_of(std::int64_t tokens) { return (tokens + page_size - 1) / page_size; }
+
+/// The first rows of the workload's file; KV head h takes the file's head h mod its heads.
+/// \throws Error (io) where the file holds other arrays, fewer rows or other ids than it needs.
+std::vector<std::int32_t> read_selection(const Workload& w) {
+  const bench::ByteArray file = bench::read_npy(w.selection);
+  if (file.shape.size() != 3 || file.shape[0] < w.tokens || file.shape[1] < 1 ||
+      file.shape[2] != generated_topk) {
+    throw Error(ErrorCode::io,
+                fmt::format("{}: has shape [{}]; needed: [{} or more, heads, {}]", w.selection,
+                            fmt::join(file.shape, ", "), w.tokens, generated_topk));
+  }
+  std::vector<std::int32_t> ids;
+  for (std::int64_t row = 0; row < w.tokens; ++row) {
+    const std::int64_t own = (w.context + row) / page_size;
+    for (std::int64_t h = 0; h < w.hkv; ++h) {
+      const std::int64_t first = (row * file.shape[1] + h % file.shape[1]) * generated_topk;
+      for (std::int64_t i = first; i < first + generated_topk; ++i) {
+        const std::int32_t id = file.values[static_cast<std::size_t>(i)];
+        if (id > own) {
+          throw Error(ErrorCode::io,
+                      fmt::format("{}: row {} chooses block {}; allowed for a 'context' of {}: 0 "
+                                  "to {}",
+                                  w.selection, row, id, w.context, own));
+        }
+        ids.push_back(id);
+      }
+    }
+  }
+  return ids;
+}
 
 }  // namespace
 
@@ -54,7 +85,7 @@ std::int64_t sets_for(double bytes_per_call) {
   const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
   const double wanted = std::max(256e6, 4.0 * static_cast<double>(std::max(cache, 0L)));
   const double sets = std::ceil(wanted / std::max(bytes_per_call, 1.0));
-  return static_cast<std::int64_t>(std::clamp(sets, 2.0, 256.0));
+  return static_cast<std::int64_t>(std::clamp(sets, 2.0, 4096.0));
 }
 
 Requests::Requests(const Workload& workload, std::int64_t pages, std::int64_t sets, Place& place)
@@ -133,6 +164,7 @@ std::vector<std::int64_t> Requests::slots(std::int64_t set) const {
 }
 
 std::vector<std::int32_t> selection_of(const Workload& w, std::int64_t set) {
+  if (!w.selection.empty()) return read_selection(w);
   const std::uint64_t seed = w.seed + static_cast<std::uint64_t>(set);
   if (w.is_decode()) return decode_rows(w.batch, w.m, w.context, w.hkv, seed);
   std::vector<std::int32_t> ids;

@@ -71,6 +71,16 @@ class LineReader {
     }
   }
 
+  void text(const char* key, std::string& value) {
+    const json* found = take(key);
+    if (found == nullptr) return;
+    if (found->is_string()) {
+      value = found->get<std::string>();
+    } else {
+      wrong(key, *found, "a file's name");
+    }
+  }
+
   /// A share from 0 to 1, kept in permille.
   void share(const char* key, std::int64_t& permille) {
     const json* found = take(key);
@@ -149,6 +159,7 @@ Failures read_line(const std::string& text, Workload& workload) {
   reader.integer("context", workload.context);
   reader.share("keep", workload.keep);
   reader.seed("seed", workload.seed);
+  reader.text("selection", workload.selection);
   Failures failures = reader.finish();
   if (version != workload_version) {
     failures.push_back(
@@ -183,7 +194,9 @@ std::string label(const Workload& w) {
   if (w.op == WorkloadOp::write) return text;
   text += fmt::format(" context {}", w.context);
   if (w.op == WorkloadOp::prefill) {
-    text += fmt::format(" keep {:g}", static_cast<double>(w.keep) / 1000);
+    if (w.selection.empty())
+      return text + fmt::format(" keep {:g}", static_cast<double>(w.keep) / 1000);
+    text += fmt::format(" selection {}", w.selection.substr(w.selection.rfind('/') + 1));
   }
   return text;
 }
@@ -219,6 +232,10 @@ std::vector<std::string> problems(const Workload& w) {
     give("either 'm' or 'tokens', of at least 1");
   }
   if (w.is_decode() && w.context < w.m) give("a 'context' of at least 'm' keys");
+  if (!w.selection.empty() && (w.op != WorkloadOp::prefill || w.batch != 1)) {
+    failures.push_back(
+        fmt::format("'selection' is {}; allowed: prefill of one request", w.selection));
+  }
   return failures;
 }
 
@@ -238,6 +255,7 @@ nlohmann::ordered_json to_json(const Workload& w) {
   object["context"] = w.context;
   object["keep"] = static_cast<double>(w.keep) / 1000;
   object["seed"] = w.seed;
+  if (!w.selection.empty()) object["selection"] = w.selection;
   return object;
 }
 

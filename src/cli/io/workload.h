@@ -39,6 +39,8 @@ struct Workload {
   std::int64_t context = 0;  ///< decode: keys of a request; prefill: keys before its first token
   std::int64_t keep = 900;   ///< permille of blocks that survive from token to token
   std::uint64_t seed = 11;
+  /// prefill: block ids of an .npy file [tokens, heads, topk], from its first row on; "": generated
+  std::string selection = {};
 
   bool is_decode() const { return m > 0; }
   std::int64_t rows() const { return batch * (is_decode() ? m : tokens); }
