@@ -5,8 +5,8 @@
 #include <set>
 
 #include "cli/io/generate.h"
+#include "cli/io/npy.h"
 #include "msa/error.h"
-#include "npy.h"
 
 namespace msa::bench {
 namespace {
@@ -101,7 +101,7 @@ std::vector<Shape> decode_grid(DType kv) {
 }
 
 RealSelection::RealSelection(const std::string& path) {
-  ByteArray array = read_npy(path);
+  cli::ByteArray array = cli::read_npy(path);
   if (array.shape != std::vector<std::int64_t>{tokens, heads, topk}) {
     throw Error(ErrorCode::io, path + ": its shape is not [8192, 4, 16]");
   }

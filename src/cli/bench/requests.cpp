@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "cli/io/generate.h"
+#include "cli/io/npy.h"
 #include "common/numeric.h"
 #include "msa/error.h"
-#include "npy.h"
 
 namespace msa::cli {
 namespace {
@@ -26,7 +26,7 @@ std::int64_t blocks_of(std::int64_t tokens) { return (tokens + page_size - 1) / 
 /// The first rows of the workload's file; KV head h takes the file's head h mod its heads.
 /// \throws Error (io) where the file holds other arrays, fewer rows or other ids than it needs.
 std::vector<std::int32_t> read_selection(const Workload& w) {
-  const bench::ByteArray file = bench::read_npy(w.selection);
+  const ByteArray file = read_npy(w.selection);
   if (file.shape.size() != 3 || file.shape[0] < w.tokens || file.shape[1] < 1 ||
       file.shape[2] != generated_topk) {
     throw Error(ErrorCode::io,

@@ -1,5 +1,5 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
-#include "npy.h"
+#include "cli/io/npy.h"
 
 #include <fmt/format.h>
 
@@ -12,14 +12,14 @@
 
 #include "msa/error.h"
 
-namespace msa::bench {
+namespace msa::cli {
 namespace {
 
 constexpr std::string_view magic = "\x93NUMPY";
 constexpr std::size_t prefix = 10;  // magic, version, two bytes of the header's length
 
-[[noreturn]] void fail(const std::string& path, const std::string& what) {
-  throw Error(ErrorCode::io, fmt::format("{}: {}", path, what));
+[[noreturn]] void fail(const std::string& name, const std::string& what) {
+  throw Error(ErrorCode::io, fmt::format("{}: {}", name, what));
 }
 
 /// What follows `key` in the header, a Python dictionary of literals.
@@ -48,30 +48,45 @@ bool parse_shape(std::string_view text, std::vector<std::int64_t>& shape) {
   return true;
 }
 
+/// Elements of an array of the shape; of more than could be counted, as many as can.
+std::size_t count_of(const std::vector<std::int64_t>& shape) {
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
+  constexpr std::size_t most = SIZE_MAX;
+  std::size_t count = 1;
+  for (std::int64_t extent : shape) {
+    const auto size = static_cast<std::size_t>(extent);
+    count = count > most / size ? most : count * size;
+  }
+  return count;
+}
+
 }  // namespace
 
 ByteArray read_npy(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) fail(path, "cannot be read");
-  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
-  if (!bytes.starts_with(magic) || bytes.size() < prefix) fail(path, "is no .npy file");
-  if (bytes[6] != 1) fail(path, fmt::format("is of version {}; allowed: 1", bytes[6] + 0));
+  return read_npy(file, path);
+}
+
+ByteArray read_npy(std::istream& in, const std::string& name) {
+  const std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  if (!bytes.starts_with(magic) || bytes.size() < prefix) fail(name, "is no .npy file");
+  if (bytes[6] != 1) fail(name, fmt::format("is of version {}; allowed: 1", bytes[6] + 0));
   const std::size_t header_size = static_cast<unsigned char>(bytes[8]) +
                                   std::size_t{256} * static_cast<unsigned char>(bytes[9]);
-  if (bytes.size() < prefix + header_size) fail(path, "ends inside its header");
+  if (bytes.size() < prefix + header_size) fail(name, "ends inside its header");
   const std::string_view header(bytes.data() + prefix, header_size);
 
   ByteArray array;
   std::vector<std::string> failures;
   const auto expect = [&](bool holds, std::string_view what) {
-    if (!holds) failures.push_back(fmt::format("{}: {}", path, what));
+    if (!holds) failures.push_back(fmt::format("{}: {}", name, what));
   };
   expect(entry(header, "descr").starts_with("'|u1'"), "its elements are not unsigned bytes (|u1)");
   expect(entry(header, "fortran_order").starts_with("False"), "its elements are not in C order");
   const bool has_shape = parse_shape(entry(header, "shape"), array.shape);
   expect(has_shape, "its header names no shape");
-  std::size_t count = 1;
-  for (std::int64_t extent : array.shape) count *= static_cast<std::size_t>(extent);
+  const std::size_t count = count_of(array.shape);
   const std::size_t there = bytes.size() - prefix - header_size;
   expect(!has_shape || there == count,
          fmt::format("has {} bytes behind its header, its shape {}", there, count));
@@ -81,4 +96,4 @@ ByteArray read_npy(const std::string& path) {
   return array;
 }
 
-}  // namespace msa::bench
+}  // namespace msa::cli

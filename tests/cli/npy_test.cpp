@@ -1,5 +1,5 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
-#include "npy.h"
+#include "cli/io/npy.h"
 
 #include <gtest/gtest.h>
 
@@ -9,10 +9,10 @@
 #include "msa/error.h"
 #include "scratch.h"
 
-namespace msa::bench {
+namespace msa::cli {
 namespace {
 
-class BenchNpy : public testing::Test {
+class Npy : public testing::Test {
  protected:
   ByteArray read(const std::string& bytes) {
     std::ofstream(path_, std::ios::binary) << bytes;
@@ -32,10 +32,10 @@ class BenchNpy : public testing::Test {
     return std::string("\x93NUMPY\x01\x00\x76\x00", 10) + header + values;
   }
 
-  const std::string path_ = cli::scratch_folder() / "array.npy";
+  const std::string path_ = scratch_folder() / "array.npy";
 };
 
-TEST_F(BenchNpy, ReadsBytes) {
+TEST_F(Npy, ReadsBytes) {
   const ByteArray array =
       read(file("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3), }", "abcdef"));
   EXPECT_EQ(array.shape, (std::vector<std::int64_t>{2, 3}));
@@ -44,7 +44,7 @@ TEST_F(BenchNpy, ReadsBytes) {
             std::vector<std::int64_t>{4});
 }
 
-TEST_F(BenchNpy, NamesEverythingThatItCannotRead) {
+TEST_F(Npy, NamesEverythingThatItCannotRead) {
   const std::string text =
       failure(file("{'descr': '<i4', 'fortran_order': True, 'shape': (2, 3), }", "abcde"));
   for (const char* part : {path_.c_str(), "not unsigned bytes", "not in C order",
@@ -53,6 +53,10 @@ TEST_F(BenchNpy, NamesEverythingThatItCannotRead) {
   }
   EXPECT_NE(failure(file("{'descr': '|u1', 'fortran_order': False, 'shape': (2, x)}", ""))
                 .find("names no shape"),
+            std::string::npos);
+  const std::string huge = "(4294967296, 4294967296, 1)";  // 2^64 elements
+  EXPECT_NE(failure(file("{'descr': '|u1', 'fortran_order': False, 'shape': " + huge + ", }", ""))
+                .find("has 0 bytes behind its header"),
             std::string::npos);
   EXPECT_NE(failure("\x93NUMPY").find("no .npy file"), std::string::npos);
   EXPECT_NE(failure(std::string("\x93NUMPY\x01\x00\x76\x00", 10)).find("ends inside its header"),
@@ -63,4 +67,4 @@ TEST_F(BenchNpy, NamesEverythingThatItCannotRead) {
 }
 
 }  // namespace
-}  // namespace msa::bench
+}  // namespace msa::cli
