@@ -120,6 +120,57 @@ void add_types(std::vector<Case>& cases) {
   }
 }
 
+/// As many products side by side as there are: drafts of many heads, tiles of one head and of 16.
+void add_wide(std::vector<Case>& cases) {
+  struct Types {
+    DType q, k;
+    bool exact;
+  };
+  for (const Types& types : {Types{DType::bf16, DType::bf16, false},
+                             {DType::f16, DType::bf16, false},
+                             {DType::e4m3, DType::e4m3, false},
+                             {DType::e4m3, DType::e4m3, true},
+                             {DType::bf16, DType::e4m3, false}}) {
+    for (const auto& [heads, m] : {std::pair{1, 1}, {16, 8}, {16, 16}}) {
+      for (bool garbage : {false, true}) {
+        IndexSpec s;
+        s.heads = heads;
+        s.q = types.q;
+        s.k = types.k;
+        s.exact = types.exact;
+        s.topk = 8;
+        s.batch.m = m;
+        s.batch.decodes = requests({1300, 129, 0, 16, 2049});
+        s.batch.prefills = prefills({129, 257, 1, 0, 65}, {129, 257, 3000, 700, 2049});
+        s.garbage_cells = garbage;
+        s.seed = static_cast<std::uint64_t>(60 + m);
+        add(cases,
+            std::string("wide, q ") + name(s.q) + ", k " + name(s.k) +
+                (s.exact ? ", exact, " : ", ") + text(heads) + " heads, m " + text(m) +
+                (garbage ? ", garbage cells" : ""),
+            s);
+      }
+    }
+  }
+}
+
+/// More prefill requests than a warp has lanes, in one window of the workspace and in many.
+void add_many_prefills(std::vector<Case>& cases) {
+  for (std::int64_t count : {32, 33, 200}) {
+    for (std::size_t cap : {default_workspace_cap, std::size_t{16} << 10}) {
+      IndexSpec s;
+      s.topk = 6;
+      for (std::int64_t i = 0; i < count; ++i) {
+        const std::int64_t tokens = i % 5 == 3 ? 0 : 1 + i % 7;
+        s.batch.prefills.push_back({tokens, tokens + 200 * (i % 9), static_cast<std::uint64_t>(i)});
+      }
+      s.workspace_cap = cap;
+      add(cases, text(count) + " prefill requests" + (cap < default_workspace_cap ? ", 16 KB" : ""),
+          s);
+    }
+  }
+}
+
 /// Forced blocks at either end, and more of them than a list holds.
 void add_forced(std::vector<Case>& cases) {
   const auto forced = [&](std::int64_t init, std::int64_t local, std::int64_t topk, bool reduce) {
@@ -157,6 +208,8 @@ void add_index_grid(std::vector<Case>& cases) {
   add_decodes(cases);
   add_prefills(cases);
   add_types(cases);
+  add_wide(cases);
+  add_many_prefills(cases);
   add_forced(cases);
 }
 

@@ -55,14 +55,15 @@ struct Team {
   static constexpr int columns = n / warpgroups;  // of a warpgroup
   static constexpr int math_threads = warpgroups * warpgroup;
   static constexpr int math_warps = math_threads / 32;
-  /// One warp fetches and one makes segments; registers are handed over by whole warpgroups.
+  /// One warp fetches, one makes segments, and two may widen; registers are handed over by whole
+  /// warpgroups.
   static constexpr bool hands_over = warpgroups == 2;
   static constexpr int threads = math_threads + (hands_over ? warpgroup : 64);
   static constexpr int math_registers = 224, ahead_registers = 56;
   /// CTAs of a SM: one's products beside the other's pages.
   static constexpr int ctas = warpgroups == 1 ? 2 : 1;
   /// Of the ring. More pages on their way to two CTAs bring no more of them, but let some CTAs end
-  /// before others: 16 requests of 32K in e4m3 took 24.6 µs with 2 and 25.9 with 7.
+  /// before others: 16 requests of 32K in e4m3 took 23.7 µs with 2 and 24.9 with 7.
   static constexpr int most_slots = warpgroups == 1 ? 2 : max_slots;
   static constexpr std::size_t shared_bytes = (ctas == 2 ? 113 : 227) * std::size_t{1024};
 };
@@ -70,10 +71,11 @@ struct Team {
 /// Whether warps ahead widen pages in shared memory, once for both warpgroups; elsewhere a warp
 /// widens what it multiplies, in registers.
 template <class Keys, int n>
-constexpr bool widens_ahead = Keys::widens&& Team<n>::warpgroups == 2;
+constexpr bool widens_ahead = Team<n>::warpgroups == 2 && Keys::widens;
 inline constexpr int widening_warps = 2;
 inline constexpr int widened_slots = 3;
 inline constexpr std::size_t widened_bytes = 2 * box_bytes;  // of a page
+inline constexpr std::size_t all_widened_bytes = widened_slots * widened_bytes;
 
 /// Where one warpgroup's warps meet with the maxima of pages.
 template <int n>
@@ -140,13 +142,15 @@ template <class Keys, int n>
 constexpr std::size_t query_bytes = std::size_t{n * Keys::query_bytes} * Keys::planes;
 /// Of the ring of widened pages.
 template <class Keys, int n>
-constexpr std::size_t widened_ring_bytes = widens_ahead<Keys, n> ? widened_slots* widened_bytes : 0;
+constexpr std::size_t widened_ring_bytes = widens_ahead<Keys, n> ? all_widened_bytes : 0;
 /// Slots of the ring that fit beside everything else.
 template <class Keys, int n>
 constexpr int slots_beside(std::size_t extra = 0) {
-  const std::size_t rest = Team<n>::shared_bytes - query_bytes<Keys, n> -
-                           widened_ring_bytes<Keys, n> - sizeof(Shared<n>) - extra;
-  const int fitting = static_cast<int>(rest / (Keys::boxes * box_bytes));
+  const std::size_t taken =
+      query_bytes<Keys, n> + widened_ring_bytes<Keys, n> + sizeof(Shared<n>) + extra;
+  if (taken > Team<n>::shared_bytes) return 0;
+  const auto fitting =
+      static_cast<int>((Team<n>::shared_bytes - taken) / (Keys::boxes * box_bytes));
   return fitting < Team<n>::most_slots ? fitting : Team<n>::most_slots;
 }
 static_assert(slots_beside<Bf16Keys, 256>() >= 4 && slots_beside<SplitKeys, 256>() >= 2 &&

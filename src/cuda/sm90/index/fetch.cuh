@@ -41,7 +41,7 @@ class Fetch {
     return static_cast<std::int32_t>(find_page(p_.batch, s.request, block, p_.pages));
   }
 
-  /// −1: no page; the slot holds what it held, and nobody looks at it.
+  /// −1: no page; the slot holds what it held, and nobody looks at its products.
   __device__ void fetch(std::int32_t page) {
     PageRing& pages = cta_.shared.fetched;
     ptx::wait(pages.free[place_.slot], place_.parity ^ 1);

@@ -22,6 +22,8 @@ __global__ __launch_bounds__(Team<n>::threads, Team<n>::ctas) void score_kernel(
   const Cta<Keys, n> cta(p, memory);
   constexpr int fetch_warp = Team<n>::math_warps, slice_warp = fetch_warp + 1;
   constexpr int first_widening_warp = slice_warp + 1;
+  static_assert(!widens_ahead<Keys, n> ||
+                first_widening_warp + widening_warps == Team<n>::threads / warp_size);
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
   if (warp == fetch_warp) {
     Fetch<Keys, n>(p, cta).prepare();

@@ -22,6 +22,7 @@ void launch_columns(const ScoreParams& params, const Origin& origin) {
   });
   ScoreParams p = params;
   constexpr std::size_t extra = keeps_lists ? ListSink<n>::bytes : 0;
+  static_assert(slots_beside<Keys, n>(extra) >= 2, "a page comes while another is computed");
   p.slots = slots_beside<Keys, n>(extra);
   p.by_ctas = Divisor(static_cast<std::uint32_t>(ctas));
   launch_dependent(origin.op, kernel,

@@ -55,7 +55,7 @@ struct ScoreParams {
 
   ScoreView scores;  // row 0 is the window's first token
   int slots;         // of the ring
-  Divisor by_ctas;   // divides by the launch's CTAs
+  Divisor by_ctas;   // divides by the CTAs of a launch for scores
 
   // Where lists are kept in shared memory instead of scores in the workspace:
   SelectRule rule;

@@ -77,7 +77,7 @@ struct TileRun {
 /// Equal slices of a sequence of units, one a CTA: their sizes differ by one at most.
 class Slices {
  public:
-  /// `by_ctas` divides by `ctas`.
+  /// `by_ctas` divides by `ctas`, of which there are some hundreds.
   MSA_HOST_DEVICE constexpr Slices(std::int64_t units, int ctas, const Divisor& by_ctas)
       : by_ctas_(by_ctas),
         each_(units <= INT32_MAX ? by_ctas.quotient(static_cast<int>(units)) : units / ctas),

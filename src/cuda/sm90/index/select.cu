@@ -23,12 +23,12 @@ constexpr int chunk = 1024, chunk_each = chunk / warp_size;
 /// Blocks whose scores become keys together.
 constexpr int most_named = 2 * warp_size;
 
-/// A warp's memory: candidates of lists of up to 32 · parts blocks.
+/// A warp's memory, for lists of up to 32 · parts blocks.
 template <int parts>
-struct Candidates {
+struct WarpMemory {
   static constexpr int room = (parts + 2) * warp_size;
   static constexpr int step = 8;           // keys are counted so many at a time
-  alignas(16) BlockKey keys[room + step];  // zeros behind those that keep_best() leaves
+  alignas(16) BlockKey keys[room + step];  // of candidates; keep_best() leaves zeros behind them
   alignas(16) float maxima[parts * warp_size];
   std::uint32_t named[most_named];  // blocks that will become candidates
   int count;                        // of keys
@@ -36,7 +36,7 @@ struct Candidates {
 
 template <int parts>
 struct SelectShared {
-  Candidates<parts> candidates[warps];
+  WarpMemory<parts> memory[warps];
   std::int64_t valid[warps];  // blocks of a token
 };
 
@@ -78,7 +78,7 @@ template <int parts>
 class Chooser {
  public:
   __device__ Chooser(const RowScores& scores, const RowOrder& order, int topk,
-                     Candidates<parts>& memory)
+                     WarpMemory<parts>& memory)
       : scores_(scores),
         order_(order),
         topk_(topk),
@@ -93,13 +93,13 @@ class Chooser {
   }
 
   /// The candidates [begin, end), of which no more than `open` can be chosen.
-  __device__ void add(std::uint32_t begin, std::uint32_t end, int open) {
+  __device__ void look_at(std::uint32_t begin, std::uint32_t end, int open) {
     // Whole fours, and up to three blocks on both sides of them.
     const std::uint32_t inner_begin = min((begin + 3) / 4 * 4, end);
     const std::uint32_t inner_end = max(end / 4 * 4, inner_begin);
     const int before = inner_begin - begin;
-    named_ = before + (end - inner_end);
-    if (lane_ < named_) {
+    named_count_ = before + (end - inner_end);
+    if (lane_ < named_count_) {
       memory_.named[lane_] = lane_ < before ? begin + lane_ : inner_end + (lane_ - before);
     }
     float least = -INFINITY;
@@ -127,8 +127,8 @@ class Chooser {
     add_named();
   }
 
-  /// What another warp has kept.
-  __device__ void add(const Candidates<parts>& other) {
+  /// What another warp has kept joins this one's candidates.
+  __device__ void join(const WarpMemory<parts>& other) {
 #pragma unroll 1
     for (int i = 0; i < other.count; i += warp_size) {
       add(i + lane_ < other.count ? other.keys[i + lane_] : 0);
@@ -141,7 +141,7 @@ class Chooser {
     if (count_ <= warp_size) {
       keep_best_of<1>();
     } else {
-      keep_best_of<Candidates<parts>::room / warp_size>();
+      keep_best_of<WarpMemory<parts>::room / warp_size>();
     }
     if (lane_ == 0) memory_.count = count_;
     least_key_ = count_ < topk_ ? 0 : keys_[topk_ - 1];
@@ -165,7 +165,7 @@ class Chooser {
   /// A candidate of each lane, 0 for none.
   __device__ void add(BlockKey key) {
     unsigned enter = __ballot_sync(0xffffffffu, key > least_key_);
-    if (count_ + __popc(enter) > Candidates<parts>::room) {
+    if (count_ + __popc(enter) > WarpMemory<parts>::room) {
       keep_best();
       enter = __ballot_sync(0xffffffffu, key > least_key_);
     }
@@ -178,14 +178,14 @@ class Chooser {
   __device__ void name(std::uint32_t first, std::uint32_t bits) {
     for (;;) {
       const int mine = __popc(bits), after = warp_prefix(mine);
-      int place = named_ + after - mine;
+      int place = named_count_ + after - mine;
 #pragma unroll 1
       for (; bits != 0 && place < most_named; bits &= bits - 1) {
         memory_.named[place++] = block_of(first, __ffs(static_cast<int>(bits)) - 1);
       }
-      named_ += __shfl_sync(0xffffffffu, after, warp_size - 1);
-      if (named_ <= most_named) return;
-      named_ = most_named;
+      named_count_ += __shfl_sync(0xffffffffu, after, warp_size - 1);
+      if (named_count_ <= most_named) return;
+      named_count_ = most_named;
       add_named();
     }
   }
@@ -194,22 +194,22 @@ class Chooser {
   __device__ void add_named() {
     __syncwarp();
 #pragma unroll 1
-    for (int i = lane_; i - lane_ < named_; i += warp_size) {
+    for (int i = lane_; i - lane_ < named_count_; i += warp_size) {
       BlockKey key = 0;
-      if (i < named_) {
+      if (i < named_count_) {
         const std::uint32_t block = memory_.named[i];
         key = order_.key(block, scores_[block]);
       }
       add(key);
     }
     __syncwarp();
-    named_ = 0;
+    named_count_ = 0;
   }
 
-  /// How many of the candidates a lane asks for; no candidate, which may lie behind them, never is.
+  /// How many of the candidates a lane asks for. Zeros behind them are asked for too, in vain.
   template <class Asks>
   __device__ int count_keys(Asks asks) const {
-    constexpr int step = Candidates<parts>::step;
+    constexpr int step = WarpMemory<parts>::step;
     int found = 0;
 #pragma unroll 1
     for (int i = 0; i < count_; i += step) {
@@ -244,7 +244,7 @@ class Chooser {
   }
 
   __device__ void end_with_zeros() {
-    if (lane_ < Candidates<parts>::step) keys_[count_ + lane_] = 0;
+    if (lane_ < WarpMemory<parts>::step) keys_[count_ + lane_] = 0;
     __syncwarp();
   }
 
@@ -316,10 +316,10 @@ class Chooser {
   const RowScores& scores_;
   const RowOrder& order_;
   const int topk_;
-  Candidates<parts>& memory_;
+  WarpMemory<parts>& memory_;
   BlockKey* const keys_;
   const int lane_;
-  int named_ = 0;           // blocks
+  int named_count_ = 0;     // blocks
   int count_ = 0;           // of keys_
   BlockKey least_key_ = 0;  // smaller ones cannot be chosen
 };
@@ -339,14 +339,14 @@ __device__ inline void wait_for_calls_before() {
 }
 
 /// CTAs of a SM that registers are kept low for. Many rows hide each other's waiting; a CTA of a
-/// few has to find room beside two of the score kernel.
+/// few is to find room beside two of the score kernel's with few columns.
 template <int parts, int sharing>
-constexpr int ctas = parts == 2     ? 4
-                     : sharing == 1 ? 6
-                                    : 5;
+constexpr int ctas_of_sm = parts == 2     ? 4
+                           : sharing == 1 ? 6
+                                          : 5;
 
 template <int parts, int sharing>
-__global__ __launch_bounds__(threads, ctas<parts, sharing>) void select_kernel(
+__global__ __launch_bounds__(threads, ctas_of_sm<parts, sharing>) void select_kernel(
     const __grid_constant__ SelectParams p) {
   __shared__ SelectShared<parts> s;
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
@@ -391,17 +391,17 @@ __global__ __launch_bounds__(threads, ctas<parts, sharing>) void select_kernel(
     const std::uint32_t part =
         alone ? end - begin : (end - begin + 4 * sharing - 1) / (4 * sharing) * 4;
     const RowScores scores(p, token, list);
-    Chooser<parts> chooser(scores, order, topk, s.candidates[warp]);
+    Chooser<parts> chooser(scores, order, topk, s.memory[warp]);
     if (share == 0) chooser.add_forced();
     if (open > 0) {
-      chooser.add(min(begin + share * part, end), min(begin + (share + 1) * part, end), open);
+      chooser.look_at(min(begin + share * part, end), min(begin + (share + 1) * part, end), open);
     }
     chooser.keep_best();
     if (!alone) {
       __syncthreads();
       if (share != 0) continue;
 #pragma unroll 1
-      for (int i = 1; i < sharing; ++i) chooser.add(s.candidates[warp + i]);
+      for (int i = 1; i < sharing; ++i) chooser.join(s.memory[warp + i]);
       chooser.keep_best();
     }
     chooser.write_ids(to, p.selection.slot);

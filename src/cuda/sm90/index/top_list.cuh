@@ -59,14 +59,6 @@ class TopList {
     for (BlockKey& key : best_) key = 0;
   }
 
-  /// The first candidates: a row's forced blocks, which come in order.
-  __device__ void start(const RowOrder& order) {
-#pragma unroll
-    for (int i = 0; i < parts; ++i) {
-      best_[i] = order.forced_key(i * warp_size + static_cast<int>(threadIdx.x) % warp_size);
-    }
-  }
-
   /// Adds 32 sorted candidates, the best first; 0 for none.
   __device__ void add_sorted(BlockKey candidates) {
     static_assert(parts == 1 || parts == 2);
@@ -87,11 +79,6 @@ class TopList {
   __device__ void load(const BlockKey* from) {
 #pragma unroll
     for (int i = 0; i < parts; ++i) best_[i] = from[i * warp_size + threadIdx.x % warp_size];
-  }
-  /// Another list in memory joins this one.
-  __device__ void join(const BlockKey* from) {
-#pragma unroll
-    for (int i = 0; i < parts; ++i) add_sorted(from[i * warp_size + threadIdx.x % warp_size]);
   }
 
   /// Writes the ids of the best `topk` in ascending order, then −1.
