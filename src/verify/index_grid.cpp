@@ -143,7 +143,7 @@ void add_wide(std::vector<Case>& cases) {
         s.batch.decodes = requests({1300, 129, 0, 16, 2049});
         s.batch.prefills = prefills({129, 257, 1, 0, 65}, {129, 257, 3000, 700, 2049});
         s.garbage_cells = garbage;
-        s.seed = static_cast<std::uint64_t>(60 + m);
+        s.seed = 60 + static_cast<std::uint64_t>(m);
         add(cases,
             std::string("wide, q ") + name(s.q) + ", k " + name(s.k) +
                 (s.exact ? ", exact, " : ", ") + text(heads) + " heads, m " + text(m) +

@@ -59,7 +59,8 @@ class Builds(Scratch):
         super().setUp()
         (self.folder / "build.ninja").write_text(
             "rule copy\n  command = cp $in $out && chmod +x $out\n"
-            f"build source.o: copy {TOOL}\nbuild tests/conformance/conformance_test: copy source.o\n")
+            f"build source.o: copy {TOOL}\nbuild tests/conformance/conformance_test: copy source.o\n"
+            "build tests/gpu/cluster_barriers: copy source.o\n")
 
     def binary(self, path):
         (self.folder / path).parent.mkdir(parents=True)
@@ -190,6 +191,20 @@ class Stage(Scratch):
         code, _, records = self.check("conformance")
         self.assertEqual(code, 1)
         self.assertFalse(records["h200-conformance"]["passed"])
+
+    def test_synccheck_leaves_out_what_the_sanitizer_does_not_survive(self):
+        (self.stage / "synccheck.sha256").write_text("hash of synccheck\n")
+        script(self.stage / "conformance_test", f'echo "$*" >>{self.folder}/filters; echo "[  PASSED  ] 3 tests."\n')
+        sanitizer = self.folder / "compute-sanitizer"
+        for right, survives, passed, left_out in ((0, 0, True, False), (0, 1, True, True), (1, 1, False, None)):
+            (self.folder / "filters").unlink(missing_ok=True)
+            script(self.stage / "cluster_barriers", f"exit {right}\n")
+            script(sanitizer, f'[[ $* == *cluster_barriers ]] && exit {survives}; shift 4; exec "$@"\n')
+            code, text, records = self.check("synccheck", COMPUTE_SANITIZER=str(sanitizer))
+            self.assertEqual((code == 0, records["h200-synccheck"]["passed"]), (passed, passed), text)
+            if passed:
+                filters = (self.folder / "filters").read_text()
+                self.assertEqual("attend_shards.world 3*/cuda_sm90" in filters.splitlines()[0].partition(":-")[2], left_out, filters)
 
     def test_a_missing_binary_fails_before_anything_runs(self):
         code, text, records = self.check("decode", "conformance")
