@@ -6,6 +6,7 @@
 #include <fstream>
 #include <string>
 
+#include "error_of.h"
 #include "msa/error.h"
 #include "scratch.h"
 
@@ -19,13 +20,7 @@ class Npy : public testing::Test {
     return read_npy(path_);
   }
   std::string failure(const std::string& bytes) {
-    try {
-      read(bytes);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::io);
-      return error.what();
-    }
-    return "nothing";
+    return error_of([&] { read(bytes); }, ErrorCode::io);
   }
   static std::string file(std::string header, const std::string& values) {
     header.resize(118, ' ');

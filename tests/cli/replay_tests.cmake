@@ -7,6 +7,7 @@ find_package(nlohmann_json REQUIRED)
 
 foreach(name trace scheduler run)
   add_executable(replay_${name}_test ${CMAKE_CURRENT_LIST_DIR}/replay_${name}_test.cpp)
+  target_include_directories(replay_${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests/api)  # error_of.h
   target_link_libraries(replay_${name}_test
     PRIVATE msa_replay rapidcheck rapidcheck_gtest GTest::gtest_main)
   target_compile_definitions(replay_${name}_test PRIVATE MSA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")

@@ -6,6 +6,7 @@
 #include <sstream>
 #include <string>
 
+#include "error_of.h"
 #include "msa/error.h"
 
 namespace msa::replay {
@@ -16,15 +17,9 @@ std::vector<TraceRequest> read(const std::string& text, std::int64_t limit = 0) 
   return read_trace(in, "t", limit);
 }
 
-/// The text of the error that reading `text` ends with; "" where it is read.
+/// The text of the error that reading `text` ends with; fails the test where it is read.
 std::string fault(const std::string& text) {
-  try {
-    read(text);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::io);
-    return error.what();
-  }
-  return "";
+  return error_of([&] { read(text); }, ErrorCode::io);
 }
 
 /// A Mooncake line whose fields are given as JSON texts.
