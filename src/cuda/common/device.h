@@ -11,6 +11,9 @@ namespace msa::cuda {
 /// Compute capability of a device, major · 10 + minor; 0 where there is none.
 int capability(int device);
 
+/// The first capability whose devices start a kernel before the one ahead has ended.
+inline constexpr int first_with_dependent_launch = 90;
+
 /// No upper bound.
 inline constexpr int latest_capability = 1 << 20;
 

@@ -1,15 +1,21 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "common/step.h"
 #include "cuda/common/launch.h"
-#include "cuda/common/warp.cuh"
 #include "cuda/portable/operators.h"
 
 /// \file
-/// copy_pages: one warp a row (one token of one head) of a page, in the largest pieces that the
-/// addresses allow.
+/// copy_pages: one CTA some rows (tokens of one head) of a page, in the largest pieces that the
+/// addresses allow, four of a thread under way at once.
 
 namespace msa::cuda::portable {
 namespace {
+
+constexpr int threads = 256;
+constexpr int pieces_under_way = 4;
+/// Of a CTA: one round of its threads in pieces of 16 bytes.
+constexpr std::int64_t chunk_bytes = std::int64_t{threads} * pieces_under_way * 16;
 
 struct CopyParams {
   explicit CopyParams(const CopyPagesArgs& args);
@@ -22,10 +28,11 @@ struct CopyParams {
   };
   Side src, dst;
   std::int64_t heads;
-  std::int64_t row_bytes;
+  std::int64_t row_bytes;     // a power of two
   const std::int64_t* pairs;  // [N, 2]
   std::int64_t pair_step, side_step;
-  std::int64_t rows;  // N · heads · 128
+  std::int64_t chunk_rows;  // a power of two: a chunk lies in one page
+  std::int64_t chunks;      // N · heads · 128 / chunk_rows
 };
 
 CopyParams::Side::Side(const ConstTensor& t)
@@ -44,7 +51,8 @@ CopyParams::CopyParams(const CopyPagesArgs& args)
       pairs(args.pairs.ptr<std::int64_t>()),
       pair_step(args.pairs.stride[0]),
       side_step(args.pairs.stride[1]),
-      rows(args.pairs.shape[0] * heads * page_size) {}
+      chunk_rows(std::min<std::int64_t>(chunk_bytes / row_bytes, page_size)),
+      chunks(args.pairs.shape[0] * heads * (page_size / chunk_rows)) {}
 
 /// Whether every row of both sides starts at a multiple of `bytes`.
 bool divides(const CopyParams& p, std::uintptr_t bytes) {
@@ -56,31 +64,47 @@ bool divides(const CopyParams& p, std::uintptr_t bytes) {
   return all % bytes == 0;
 }
 
-constexpr int row_warps = 8;  // rows of a CTA
+/// A chunk of a head's rows.
+template <class Piece>
+__device__ void copy_rows(const CopyParams& p, const char* from, char* to) {
+  const int row_pieces = static_cast<int>(p.row_bytes / static_cast<std::int64_t>(sizeof(Piece)));
+  const int shift = 31 - __clz(row_pieces), pieces = static_cast<int>(p.chunk_rows) << shift;
+  const auto offset = [&](int i, std::int64_t row_step) {
+    return (i >> shift) * row_step +
+           (i & (row_pieces - 1)) * static_cast<std::int64_t>(sizeof(Piece));
+  };
+  for (int first = static_cast<int>(threadIdx.x); first < pieces;
+       first += pieces_under_way * threads) {
+    Piece piece[pieces_under_way];
+#pragma unroll
+    for (int j = 0; j < pieces_under_way; ++j) {
+      const int i = first + j * threads;
+      if (i < pieces) piece[j] = *reinterpret_cast<const Piece*>(from + offset(i, p.src.token));
+    }
+#pragma unroll
+    for (int j = 0; j < pieces_under_way; ++j) {
+      const int i = first + j * threads;
+      if (i < pieces) *reinterpret_cast<Piece*>(to + offset(i, p.dst.token)) = piece[j];
+    }
+  }
+}
 
 template <class Piece>
-__global__ __launch_bounds__(row_warps* warp_size) void copy_kernel(const CopyParams p) {
-  const int lane = static_cast<int>(threadIdx.x) % warp_size;
-  const int warp = static_cast<int>(threadIdx.x) / warp_size;
-  const std::int64_t step = std::int64_t{gridDim.x} * row_warps;
-  const std::int64_t pieces = p.row_bytes / static_cast<std::int64_t>(sizeof(Piece));
-  for (std::int64_t r = std::int64_t{blockIdx.x} * row_warps + warp; r < p.rows; r += step) {
-    const std::int64_t token = r % page_size, head = r / page_size % p.heads;
-    const std::int64_t* pair = p.pairs + r / page_size / p.heads * p.pair_step;
+__global__ __launch_bounds__(threads) void copy_kernel(const __grid_constant__ CopyParams p) {
+  const std::int64_t page_chunks = page_size / p.chunk_rows;
+  for (std::int64_t c = blockIdx.x; c < p.chunks; c += gridDim.x) {
+    const std::int64_t row = c % page_chunks * p.chunk_rows, head = c / page_chunks % p.heads;
+    const std::int64_t* pair = p.pairs + c / page_chunks / p.heads * p.pair_step;
     const std::int64_t from = pair[0], to = pair[p.side_step];
     if (from < 0 || from >= p.src.pages || to < 0 || to >= p.dst.pages) continue;
-    const auto* source = reinterpret_cast<const Piece*>(p.src.data + from * p.src.page +
-                                                        head * p.src.head + token * p.src.token);
-    auto* target = reinterpret_cast<Piece*>(p.dst.data + to * p.dst.page + head * p.dst.head +
-                                            token * p.dst.token);
-    for (std::int64_t i = lane; i < pieces; i += warp_size) target[i] = source[i];
+    copy_rows<Piece>(p, p.src.data + from * p.src.page + head * p.src.head + row * p.src.token,
+                     p.dst.data + to * p.dst.page + head * p.dst.head + row * p.dst.token);
   }
 }
 
 template <class Piece>
 void launch_copy(const CopyPagesArgs& args, const CopyParams& params) {
-  launch("copy_pages", copy_kernel<Piece>, (params.rows + row_warps - 1) / row_warps,
-         row_warps * warp_size, args.stream, params);
+  launch("copy_pages", copy_kernel<Piece>, params.chunks, threads, args.stream, params);
 }
 
 }  // namespace

@@ -3,14 +3,10 @@
 
 #include <cstdint>
 
+#include "cuda/common/host_device.h"
+
 /// \file
 /// Divisions of the kernels' schedules, the same on host and device.
-
-#if defined(__CUDACC__)
-#define MSA_HOST_DEVICE __host__ __device__
-#else
-#define MSA_HOST_DEVICE
-#endif
 
 namespace msa::cuda::sm90 {
 

@@ -1,0 +1,258 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "cuda/common/dependency.cuh"
+#include "cuda/common/pack.cuh"
+#include "cuda/common/warp.cuh"
+#include "cuda/portable/write_cache/params.h"
+
+/// \file
+/// The kernel of write_cache and insert_cache. A warp owns two neighbouring heads of one part of a
+/// row, a team of 16 lanes each, and takes them of one token after the other: where the heads come
+/// from and go to, and their norm, is found once. It asks for the next token's before it works on
+/// those at hand.
+
+namespace msa::cuda::portable {
+
+inline constexpr int team_lanes = 16;
+inline constexpr int write_warps = 8;
+inline constexpr int write_threads = write_warps * warp_size;
+inline constexpr int write_ctas_per_sm = 4;
+inline constexpr int half_rotary = 32;
+
+/// A lane has elements first_element() to first_element() + 3 and those 32 further on: in the
+/// rotated half of a head these are the two elements of four pairs.
+__device__ inline int first_element(int lane) {
+  return lane < team_lanes / 2 ? 4 * lane : half_rotary + 4 * lane;
+}
+
+/// Sum over a team, the same in each of its lanes. All lanes of the warp take part.
+template <class T>
+__device__ inline T team_sum(T x) {
+  for (int lanes = team_lanes / 2; lanes > 0; lanes /= 2) {
+    x += __shfl_xor_sync(0xffffffffu, x, lanes);
+  }
+  return x;
+}
+
+/// A lane's elements of a head, or of something as long.
+struct LaneHead {
+  float low[4], high[4];  // from first_element() on, from 32 further on
+};
+
+/// The norm's factor 1 / sqrt(mean square + eps) in two steps, as heads of tiny elements may need
+/// one past f32's largest number.
+struct NormFactor {
+  float first = 1, second = 1;
+};
+
+/// A mean square that f32 holds well: no square in it has overflowed, and what vanished is too
+/// little to matter.
+__device__ inline bool is_usual(float mean_square) {
+  return mean_square >= 0x1p-100f && mean_square <= 0x1p100f;
+}
+
+/// The mean square in f64, for heads whose elements are as large or small as bf16 allows.
+static __device__ __noinline__ NormFactor unusual_factor(LaneHead head, float eps) {
+  double squares = 0;
+  for (float x : head.low) squares += static_cast<double>(x) * x;
+  for (float x : head.high) squares += static_cast<double>(x) * x;
+  const double inverse = 1 / sqrt(team_sum(squares) / head_dim + static_cast<double>(eps));
+  const bool tiny = inverse > 0x1p100;
+  return {tiny ? 0x1p100f : 1.0f, static_cast<float>(tiny ? inverse * 0x1p-100 : inverse)};
+}
+
+/// cos and sin of the lane's four pairs at a position, in lanes that have pairs.
+struct Rotation {
+  template <Rows rows>
+  __device__ void load(const WriteParams& p, std::int64_t position, int lane) {
+    const char* row = p.cos_sin + position * p.cos_sin_row;
+    cosine.load<rows>(p.cos_sin_type, row, first_element(lane));
+    sine.load<rows>(p.cos_sin_type, row, half_rotary + first_element(lane));
+  }
+  __device__ void apply(LaneHead& head, DType type) const {
+    float c[4], s[4];
+    cosine.widen(type, c);
+    sine.widen(type, s);
+    for (int i = 0; i < 4; ++i) {
+      const float a = head.low[i], b = head.high[i];
+      head.low[i] = a * c[i] - b * s[i];
+      head.high[i] = b * c[i] + a * s[i];
+    }
+  }
+
+  TableQuad cosine, sine;
+};
+
+/// Rounds a lane's elements to the type and stores them.
+template <Rows rows>
+__device__ inline void store_head(DType type, const LaneHead& x, char* to) {
+  const auto store = [&]<DType out>() {
+    store_quad<out, rows>(x.low, to);
+    store_quad<out, rows>(x.high, to + half_rotary * size_of(out));
+  };
+  switch (type) {
+    case DType::bf16:
+      return store.template operator()<DType::bf16>();
+    case DType::f16:
+      return store.template operator()<DType::f16>();
+    case DType::e4m3:
+      return store.template operator()<DType::e4m3>();
+    default:
+      return store.template operator()<DType::e5m2>();
+  }
+}
+
+/// A token's heads that a warp has asked for.
+struct Fetched {
+  std::int64_t position;
+  std::int64_t slot;
+  Quad low, high;
+};
+
+/// Two heads of every step-th token: what a warp works on.
+template <DType in, Rows rows>
+class HeadPair {
+ public:
+  /// `weights`: two places of the thread's own in shared memory, write_threads apart.
+  __device__ HeadPair(const WriteParams& p, const Part& part, int first_head, std::int64_t token,
+                      int step, float4* weights)
+      : p_(p),
+        part_(part),
+        weight_(weights),
+        lane_(static_cast<int>(threadIdx.x) % team_lanes),
+        token_(token),
+        step_(step) {
+    const int head = first_head + static_cast<int>(threadIdx.x) % warp_size / team_lanes;
+    const int element = first_element(lane_);
+    here_ = head < part.heads;
+    from_ = part.from + token * part.from_token + head * part.from_head +
+            element * static_cast<int>(size_of(in));
+    from_step_ = step * part.from_token;
+    to_ = part.to + head * part.to_head + element * part.to_size;
+  }
+
+  __device__ void run() {
+    Fetched next;
+    fetch(next);
+    prepare();
+    while (token_ < p_.tokens) {
+      const Fetched now = next;
+      const std::int64_t row = part_.slots != nullptr ? now.slot : token_;
+      token_ += step_;
+      from_ += from_step_;
+      fetch(next);
+      write(now, row);
+    }
+  }
+
+ private:
+  __device__ bool normed() const { return part_.norm.data != nullptr; }
+
+  __device__ void fetch(Fetched& f) const {
+    if (token_ >= p_.tokens) return;
+    if (p_.positions != nullptr) f.position = p_.positions[token_];
+    if (part_.slots != nullptr) f.slot = part_.slots[token_];
+    if (here_) f.low.template load<rows>(from_);
+    if (here_) f.high.template load<rows>(from_ + half_rotary * size_of(in));
+  }
+
+  /// Weights and scale. Weights wait in shared memory: registers are short, and 1,024 threads a SM
+  /// bring more pages than 768 (95 µs instead of 108 for 8,192 tokens of 64/4 heads, H200).
+  __device__ void prepare() {
+    scale_ = part_.scale.value();
+    if (!normed()) return;
+    const int element = first_element(lane_);
+    TableQuad low, high;
+    low.load<rows>(part_.norm.type, part_.norm.data, element);
+    high.load<rows>(part_.norm.type, part_.norm.data, half_rotary + element);
+    float w[4];
+    low.widen(part_.norm.type, w);
+    weight_[0] = make_float4(1 + w[0], 1 + w[1], 1 + w[2], 1 + w[3]);
+    high.widen(part_.norm.type, w);
+    weight_[write_threads] = make_float4(1 + w[0], 1 + w[1], 1 + w[2], 1 + w[3]);
+  }
+
+  /// `row`: of the output, or a slot. All lanes of the warp take part, to the end: a team that left
+  /// early would go through the next token on its own, and the warp twice.
+  __device__ void write(const Fetched& f, std::int64_t row) const {
+    // Negative ones are past every end as unsigned numbers.
+    if (p_.positions != nullptr &&
+        static_cast<std::uint64_t>(f.position) >= static_cast<std::uint64_t>(p_.max_position)) {
+      return;
+    }
+    if (static_cast<std::uint64_t>(row) >= static_cast<std::uint64_t>(part_.row_count)) return;
+    Rotation rotation;
+    const bool rotates = normed() && lane_ < team_lanes / 2;
+    if (rotates) rotation.load<rows>(p_, f.position, lane_);
+    char* const to =
+        to_ + (row >> part_.page_shift) * part_.to_page + (row & part_.page_mask) * part_.to_token;
+    if (!normed() && part_.to_type == in && scale_ == 1.0f) {
+      if (here_) f.low.template store<rows>(to);  // every bit pattern as it is, a NaN's too
+      if (here_) f.high.template store<rows>(to + half_rotary * size_of(in));
+      return;
+    }
+    LaneHead head;
+    f.low.template widen<in>(head.low);
+    f.high.template widen<in>(head.high);
+    if (normed()) normalize(head);
+    if (rotates) rotation.apply(head, p_.cos_sin_type);
+    if (scale_ != 1.0f) {
+      for (float& x : head.low) x /= scale_;
+      for (float& x : head.high) x /= scale_;
+    }
+    if (here_) store_head<rows>(part_.to_type, head, to);
+  }
+
+  /// Gemma RMSNorm. All lanes of the warp take part.
+  __device__ void normalize(LaneHead& head) const {
+    float squares = 0;
+    for (float x : head.low) squares = fmaf(x, x, squares);
+    for (float x : head.high) squares = fmaf(x, x, squares);
+    const float mean = team_sum(squares) * (1.0f / head_dim) + p_.eps;
+    NormFactor factor{1, rsqrtf(mean)};
+    if (__any_sync(0xffffffffu, here_ && !is_usual(mean))) {
+      const NormFactor exact = unusual_factor(head, p_.eps);
+      if (!is_usual(mean)) factor = exact;
+      for (float& x : head.low) x *= factor.first;
+      for (float& x : head.high) x *= factor.first;
+    }
+    const float4 low = weight_[0], high = weight_[write_threads];
+    const float weights[2][4] = {{low.x, low.y, low.z, low.w}, {high.x, high.y, high.z, high.w}};
+    for (int i = 0; i < 4; ++i) {
+      head.low[i] = head.low[i] * factor.second * weights[0][i];
+      head.high[i] = head.high[i] * factor.second * weights[1][i];
+    }
+  }
+
+  const WriteParams& p_;
+  const Part& part_;
+  float4* weight_;  // 1 + w of the lane's elements
+  int lane_;        // of the team
+  bool here_;       // whether the team has a head
+  std::int64_t token_;
+  int step_;
+  const char* from_;  // of the current token, at the lane's first element
+  std::int64_t from_step_;
+  char* to_;  // of row or slot 0, likewise
+  float scale_ = 1;
+};
+
+template <DType in, Rows rows>
+__global__ __launch_bounds__(write_threads, write_ctas_per_sm) void write_kernel(
+    const __grid_constant__ WriteParams p) {
+  __shared__ float4 weights[2 * write_threads];
+  // The same in all lanes, and known to be so: what depends on it is computed once a warp.
+  const int warp = static_cast<int>(blockIdx.x) * write_warps +
+                   __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / warp_size, 0);
+  // Warps past the last whole row of pairs have nothing to do.
+  const int step = max(static_cast<int>(gridDim.x) * write_warps / p.pairs, 1);
+  if (warp >= step * p.pairs) return;
+  int pair = warp % p.pairs, i = 0;
+  for (; pair >= p.parts[i].pairs(); ++i) pair -= p.parts[i].pairs();
+  HeadPair<in, rows> heads(p, p.parts[i], 2 * pair, warp / p.pairs, step, weights + threadIdx.x);
+  meet_dependencies();
+  heads.run();
+}
+
+}  // namespace msa::cuda::portable
