@@ -66,6 +66,11 @@ struct Team {
   /// before others: 16 requests of 32K in e4m3 took 23.7 µs with 2 and 24.9 with 7.
   static constexpr int most_slots = warpgroups == 1 ? 2 : max_slots;
   static constexpr std::size_t shared_bytes = (ctas == 2 ? 113 : 227) * std::size_t{1024};
+  /// With as many no SM takes more than `ctas`. Else a grid that starts while the call before ends
+  /// crowds on the SMs that are free first: behind write_cache 16 requests of 128K in bf16, whose
+  /// CTAs need 73 KB, took 144 µs instead of 128 (H200).
+  static constexpr std::size_t least_bytes = (228 * 1024 / (ctas + 1) - 1024) / 128 * 128 + 128;
+  static_assert((least_bytes + 1024) * (ctas + 1) > 228 * 1024 && least_bytes <= shared_bytes);
 };
 
 /// Whether warps ahead widen pages in shared memory, once for both warpgroups; elsewhere a warp

@@ -25,9 +25,10 @@ void launch_columns(const ScoreParams& params, const Origin& origin) {
   static_assert(slots_beside<Keys, n>(extra) >= 2, "a page comes while another is computed");
   p.slots = slots_beside<Keys, n>(extra);
   p.by_ctas = Divisor(static_cast<std::uint32_t>(ctas));
-  launch_dependent(origin.op, kernel,
-                   keeps_lists ? std::min<std::int64_t>(p.window.tokens, ctas) : ctas,
-                   Team<n>::threads, dynamic_bytes<Keys, n>(p.slots, extra), origin.stream, p);
+  launch_dependent(
+      origin.op, kernel, keeps_lists ? std::min<std::int64_t>(p.window.tokens, ctas) : ctas,
+      Team<n>::threads, std::max(dynamic_bytes<Keys, n>(p.slots, extra), Team<n>::least_bytes),
+      origin.stream, p);
 }
 
 template <class Keys>
