@@ -54,12 +54,21 @@ def index_text(case, usual):
     return " ".join([case["products"], heads, *rows, "@", str(case["context"]), *extra])
 
 
+def layer_text(case, usual):
+    """As layer_bench prints it."""
+    text = f"{case['op']} {case['shard']} {case['kv']}"
+    if case["context"]:
+        return f"{text} B {case['tokens']} @ {case['context']}"
+    return f"{text} {case['tokens']} {'tokens' if case['op'] == 'write' else 'pages'}"
+
+
 DECODE = Kind(("kv", "shard", "m", "batch", "layout", "lse", "selection", "variant"),
               {"layout": "LBHNC", "lse": False, "selection": "grid", "variant": "usual"}, decode_text)
 PREFILL = Kind(("kv", "shard", "requests", "queries", "context", "selection", "layout", "variant"),
                {"requests": 1, "layout": "LBHNC", "variant": "usual"}, prefill_text)
 INDEX = Kind(("products", "heads", "batch", "m", "tokens", "context", "lengths", "variant"),
              {"heads": 4, "batch": 1, "m": 0, "tokens": 0, "lengths": "alike", "variant": "usual"}, index_text)
+LAYER = Kind(("op", "shard", "kv", "tokens", "context"), {"context": 0}, layer_text)
 
 KEY = DECODE.key
 key_of = DECODE.key_of

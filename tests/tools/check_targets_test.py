@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = sys.argv.pop(1)
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "bench"))
-from targets import INDEX, expand, key_of  # noqa: E402
+from targets import INDEX, LAYER, expand, key_of  # noqa: E402
 
 
 LOADER = importlib.machinery.SourceFileLoader("check_targets", str(ROOT / "tools/check_targets"))
@@ -305,6 +305,33 @@ class Index(ToolTest):
             self.assertIn("limit       bf16 4 heads m 1 B 8 @ 1000: 10.40 of at most 10.00", text)
 
 
+class Layer(ToolTest):
+    """The part of the cache write and the whole layer."""
+    WRITE = {"op": "write", "shard": "64/4", "kv": "bf16", "tokens": 2048, "context": 0, "us": 25, "percent_of_copy": 85}
+    ONE = {"op": "layer_step", "shard": "64/4", "kv": "bf16", "tokens": 1, "context": 131072, "us": 18, "sum_us": 19}
+    MANY = {**ONE, "tokens": 64, "us": 102, "sum_us": 100}
+
+    def run_tool(self, cases):
+        name = ("op", "shard", "kv", "tokens", "context")
+        cell = lambda case, **bounds: {**{key: case[key] for key in name}, **bounds}
+        targets = {"layer": {"record": "r.json", "cells": [
+            cell(self.WRITE, percent_of_copy=85), cell(self.ONE, us=18, sum_less_us=1), cell(self.MANY, sum_factor=1.02)]}}
+        return self.run_on("layer", targets, [("r", "layer", {"cases": cases}, None)])
+
+    def test_shares_times_and_sums_are_met_at_their_bounds(self):
+        text = self.passes([self.WRITE, self.ONE, self.MANY])
+        self.assertEqual(text.count("met  "), 4, text)
+
+    def test_each_is_missed_just_past_them(self):
+        self.fails("missed      write 64/4 bf16 2048 tokens: 84.9 % of the copy rate", [{**self.WRITE, "percent_of_copy": 84.9}, self.ONE, self.MANY])
+        self.fails("missed      layer_step 64/4 bf16 B 1 @ 131072: 18.10 of at most 18.00", [self.WRITE, {**self.ONE, "us": 18.1, "sum_us": 20}, self.MANY])
+        self.fails("the operators' sum less 1 us: 18.00 of at most 17.90", [self.WRITE, {**self.ONE, "sum_us": 18.9}, self.MANY])
+        self.fails("1.02 times the operators' sum: 102.10 of at most 102.00", [self.WRITE, self.ONE, {**self.MANY, "us": 102.1}])
+
+    def test_a_cell_that_was_not_measured_fails(self):
+        self.fails("no result   layer_step 64/4 bf16 B 64 @ 131072", [self.WRITE, self.ONE])
+
+
 class Cpu(ToolTest):
     """The part of the CPU: shares of a bound, times between cells and beside a peer's."""
     CELL = {"isa": "amx", "op": "decode", "kv": "bf16", "shard": "16/1", "m": 1, "batch": [1, 8], "context": 1024, "percent": 60}
@@ -415,6 +442,18 @@ class TheTargets(unittest.TestCase):
             only = subprocess.run([pathlib.Path(BUILD) / "bench/gpu/index_bench", "--inputs", "--only", text], check=True,
                                   capture_output=True, text=True).stdout
             self.assertEqual([INDEX.text_of(INDEX.key_of(case)) for case in json.loads(only)["cases"]], [text])
+
+    def test_cells_of_the_layer_are_among_those_of_layer_bench(self):
+        bench = json.loads(subprocess.run([pathlib.Path(BUILD) / "bench/gpu/layer_bench", "--inputs"], check=True,
+                                          capture_output=True, text=True).stdout)
+        measured = {LAYER.key_of(case) for case in bench["cases"]}
+        self.assertEqual(len(measured), len(bench["cases"]))
+        targets = json.loads((ROOT / "bench/targets.json").read_text())["layer"]
+        self.assertLessEqual({key for cell in targets["cells"] for key, _ in LAYER.expand(cell)}, measured)
+        text = "layer_step 64/4 e4m3 B 64 @ 131072"
+        only = subprocess.run([pathlib.Path(BUILD) / "bench/gpu/layer_bench", "--inputs", "--only", text], check=True,
+                              capture_output=True, text=True).stdout
+        self.assertEqual([LAYER.text_of(LAYER.key_of(case)) for case in json.loads(only)["cases"]], [text])
 
 
 if __name__ == "__main__":
