@@ -128,7 +128,7 @@ class Stage(Scratch):
         self.stage = self.folder / "stage"
         (self.stage / "bench/peers").mkdir(parents=True)
         shutil.copy(TOOL, self.stage)
-        for part in ("decode", "index", "peers", "conformance"):
+        for part in ("decode", "index", "peers", "conformance", "replay"):
             (self.stage / f"{part}.sha256").write_text(f"hash of {part}\n")
         smi = self.folder / "nvidia-smi"
         script(smi, '[[ $* == *driver* ]] && echo 580.1 || echo "NVIDIA H200"\n')
@@ -161,6 +161,25 @@ class Stage(Scratch):
         record = records["h200-index"]
         self.assertEqual((record["sources_sha256"], record["tests_passed"], record["results"]), ("hash of index", 2, {"cases": [3]}))
         self.assertRegex(text, r"index +ok +2 +0")
+
+    def msa(self, digest):
+        (self.stage / "data").mkdir(exist_ok=True)
+        script(self.stage / "msa", 'while [[ $1 != --json ]]; do shift; done\n'
+               f'echo run >>"$(dirname "$0")/runs"; echo "{{ \\"digest\\": \\"{digest}\\" }}" >"$2"\n')
+
+    def test_a_replay_is_repeated_with_the_same_digest(self):
+        self.msa("0x12ab")
+        code, text, records = self.check("replay")
+        self.assertEqual(code, 0, text)
+        record = records["h200-replay"]
+        self.assertEqual((record["tests_passed"], record["results"]), (4, {"runs": 4 * [{"digest": "0x12ab"}]}))
+
+    def test_a_replay_with_another_digest_fails(self):
+        self.msa("0x$(wc -l <\"$(dirname \"$0\")/runs\")")
+        code, text, records = self.check("replay")
+        self.assertEqual(code, 1, text)
+        self.assertIn("the second run's digest is 0x2, the first's 0x1", text)
+        self.assertFalse(records["h200-replay"]["passed"])
 
     def test_run_may_be_left_out(self):
         self.assertEqual(self.check("decode")[0], 0)

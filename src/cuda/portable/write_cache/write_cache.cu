@@ -39,7 +39,7 @@ WriteKernel kernel_of(DType in, bool aligned) {
 }
 
 void launch_rows(const char* op, const ConstTensor& rows, Stream stream, const WriteParams& p) {
-  if (p.tokens == 0) return;
+  if (p.tokens == 0 || p.pairs == 0) return;
   int sms = 0;
   check(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, rows.device.index), op,
         "cudaDeviceGetAttribute");
