@@ -26,6 +26,9 @@ __device__ inline int first_element(int lane) {
   return lane < team_lanes / 2 ? 4 * lane : half_rotary + 4 * lane;
 }
 
+/// The thread's place in its team.
+__device__ inline int team_lane() { return static_cast<int>(threadIdx.x) % team_lanes; }
+
 /// Sum over a team, the same in each of its lanes. All lanes of the warp take part.
 template <class T>
 __device__ inline T team_sum(T x) {
@@ -115,20 +118,18 @@ template <DType in, Rows rows>
 class HeadPair {
  public:
   /// `weights`: two places of the thread's own in shared memory, write_threads apart.
-  __device__ HeadPair(const WriteParams& p, const Part& part, int first_head, std::int64_t token,
-                      int step, float4* weights)
+  __device__ HeadPair(const WriteParams& p, const Part& part, int first_head, int token, int step,
+                      float4* weights)
       : p_(p),
         part_(part),
         weight_(weights),
-        lane_(static_cast<int>(threadIdx.x) % team_lanes),
-        token_(token),
+        token_(static_cast<std::uint32_t>(token)),
         step_(step) {
     const int head = first_head + static_cast<int>(threadIdx.x) % warp_size / team_lanes;
-    const int element = first_element(lane_);
+    const int element = first_element(team_lane());
     here_ = head < part.heads;
     from_ = part.from + token * part.from_token + head * part.from_head +
             element * static_cast<int>(size_of(in));
-    from_step_ = step * part.from_token;
     to_ = part.to + head * part.to_head + element * part.to_size;
   }
 
@@ -140,7 +141,7 @@ class HeadPair {
       const Fetched now = next;
       const std::int64_t row = part_.slots != nullptr ? now.slot : token_;
       token_ += step_;
-      from_ += from_step_;
+      from_ += step_ * part_.from_token;
       fetch(next);
       write(now, row);
     }
@@ -162,7 +163,7 @@ class HeadPair {
   __device__ void prepare() {
     scale_ = part_.scale.value();
     if (!normed()) return;
-    const int element = first_element(lane_);
+    const int element = first_element(team_lane());
     TableQuad low, high;
     low.load<rows>(part_.norm.type, part_.norm.data, element);
     high.load<rows>(part_.norm.type, part_.norm.data, half_rotary + element);
@@ -183,8 +184,8 @@ class HeadPair {
     }
     if (static_cast<std::uint64_t>(row) >= static_cast<std::uint64_t>(part_.row_count)) return;
     Rotation rotation;
-    const bool rotates = normed() && lane_ < team_lanes / 2;
-    if (rotates) rotation.load<rows>(p_, f.position, lane_);
+    const bool rotates = normed() && team_lane() < team_lanes / 2;
+    if (rotates) rotation.load<rows>(p_, f.position, team_lane());
     char* const to =
         to_ + (row >> part_.page_shift) * part_.to_page + (row & part_.page_mask) * part_.to_token;
     if (!normed() && part_.to_type == in && scale_ == 1.0f) {
@@ -227,14 +228,12 @@ class HeadPair {
 
   const WriteParams& p_;
   const Part& part_;
-  float4* weight_;  // 1 + w of the lane's elements
-  int lane_;        // of the team
-  bool here_;       // whether the team has a head
-  std::int64_t token_;
+  float4* weight_;       // 1 + w of the lane's elements
+  bool here_;            // whether the team has a head
+  std::uint32_t token_;  // room for a step past the last, 2^31 − 1
   int step_;
   const char* from_;  // of the current token, at the lane's first element
-  std::int64_t from_step_;
-  char* to_;  // of row or slot 0, likewise
+  char* to_;          // of row or slot 0, likewise
   float scale_ = 1;
 };
 
