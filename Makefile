@@ -52,9 +52,10 @@ tidy-deep: ## clang-tidy with the checks that take most of an hour, the static a
 	@tools/install_deps gates
 	$(TIDY)
 
-docs: ## the public headers' documentation is complete
+docs: ## the documentation of the public headers and of the Python package is complete
 	@tools/install_deps gates
 	doxygen docs/Doxyfile
+	tools/python_reference
 
 # One build for the suite and for the fuzzers.
 ASAN = cmake -S . -B $(BUILD)/asan $(CMAKE_FLAGS) $(SANITIZED) -DMSA_SANITIZE=address,undefined -DMSA_BUILD_FUZZ=ON -DMSA_FUZZ_SECONDS=$(FUZZ_SECONDS) -DMSA_FUZZ_RUNS=$(FUZZ_RUNS)
