@@ -149,7 +149,7 @@ def layer_scale(layer: Any, name: str, cache: Any) -> Any:
 
 
 def serving_backend(device_type: str) -> str | None:
-    """The backend that would serve calls on `device_type` ("cpu" or "cuda"), None where none can."""
+    """The backend that would serve calls on `device_type` ("cpu" or "cuda"); None: none can."""
     for backend in msa_cpp.backends():
         if (backend["name"] == "cpu") == (device_type == "cpu") and not backend["reasons"]:
             return backend["name"]

@@ -40,6 +40,7 @@ OPTIONAL = dict.fromkeys(
         "sink",
         "sm_scale",
         "topk_out",
+        "use_msa",
         "v_scale",
     )
 )
@@ -74,7 +75,7 @@ class SparseFunction:
         self.said: set[tuple[str, ...]] = set()  # each thing is logged once
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        given = {**OPTIONAL, **self.defaults, **dict(zip(self.names, args)), **kwargs}
+        given = {**OPTIONAL, **self.defaults, **dict(zip(self.names, args, strict=False)), **kwargs}
         call = SimpleNamespace(**given)
         why = refusals(call)
         if why not in self.said:
@@ -102,6 +103,8 @@ def refusals(call: Any) -> tuple[str, ...]:
         why.append("slots mapped by HiSparse")
     if call.hisparse_swap_in_fn is not None:
         why.append("blocks swapped in by HiSparse")
+    if call.use_msa and engines.serving_backend(call.q.device.type) == "portable":
+        why.append("fmha_sm100 is made for this device, msa.cpp's portable kernels are not")
     shared = call.cached_topk_idx is not None  # an earlier layer's selection, head-major
     return tuple(why) + _shape_refusals(
         q=call.q.shape[1:],

@@ -59,7 +59,7 @@ class StepBatches:
         """The batch of a call's requests, by `make(call)` where it is the first of its pass."""
         key = (call.req_to_token, call.slot_ids, call.seq_lens)
         for entry in self._entries:
-            if all(a is b for a, b in zip(entry.key, key)):
+            if all(a is b for a, b in zip(entry.key, key, strict=True)):
                 return entry.batch
         batch = make(call)
         if self.keep:

@@ -88,9 +88,13 @@ class MsaSparseImpl(MiniMaxM3SparseImpl):
         out = engines.by_heads(output, self.num_heads)
         selection = layer.topk_indices_buffer
         kind = engines.fp8_kind(self.kv_cache_dtype)
-        scales = {} if kind is None else {
-            name: engines.layer_scale(layer, name, kv_cache) for name in ("k_scale", "v_scale")
-        }
+        scales = (
+            {}
+            if kind is None
+            else {
+                name: engines.layer_scale(layer, name, kv_cache) for name in ("k_scale", "v_scale")
+            }
+        )
         for phase in engines.phases(metadata):
             rows = phase.rows
             msa_cpp.attend(

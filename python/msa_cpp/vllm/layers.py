@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-import torch
 from vllm.logger import init_logger
 from vllm.models.minimax_m3.common.indexer import MiniMaxM3IndexerImpl
 from vllm.models.minimax_m3.common.sparse_attention import MiniMaxM3SparseImpl
@@ -110,7 +109,9 @@ def _impl_refusals(impl: Any) -> list[str]:
 def _better_served(impl: Any, backend: str | None) -> list[str]:
     """Where vLLM chose kernels made for the device, the portable ones are no gain."""
     if backend == "portable" and "Triton" not in type(impl).__name__:
-        return [f"{type(impl).__name__} is made for this device, msa.cpp's portable kernels are not"]
+        return [
+            f"{type(impl).__name__} is made for this device, msa.cpp's portable kernels are not"
+        ]
     return []
 
 
@@ -141,6 +142,8 @@ def _index_refusals(layer: Any) -> list[str]:
 
 def _selection_buffer(layer: Any, vllm_config: Any) -> Any:
     """`[max tokens of a step, rounded up to 4; Hi; topk]` i32, as vLLM's model makes it."""
+    import torch  # here alone: the rest of the plug-in needs only what its tensors can do
+
     rows = (vllm_config.scheduler_config.max_num_batched_tokens + 3) // 4 * 4
     impl = layer.indexer.impl
     shape = (rows, impl.num_index_heads, impl.topk_blocks)
