@@ -16,16 +16,16 @@ from importlib.metadata import entry_points
 from types import SimpleNamespace
 from unittest import mock
 
+import msa_cpp
 import numpy as np
 import pytest
 import torch
-from reference import PAGE, Step, attend, relative_l2, select
+from msa_cpp import sglang as plugin
 from sglang.srt.layers.attention.minimax_sparse_backend import MiniMaxSparseAttnBackend
 from sglang.srt.plugins import GENERAL_PLUGINS_GROUP, load_plugins
 from sglang.srt.plugins.hook_registry import HookRegistry
 
-import msa_cpp
-from msa_cpp import sglang as plugin
+from reference import PAGE, Step, attend, relative_l2, select
 
 TORCH_FP8 = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
 
@@ -55,7 +55,7 @@ class Pools:
         self.v = (packed[..., PAGE:] / scales[1]).to(kind)
         self.index_k = torch.from_numpy(step.index_pages_of(step.table)).flatten(0, 1)[:, None]
         self.index_k = self.index_k.to(torch.float8_e4m3fn if fp8 else torch.bfloat16)
-        # Request r has row 2 r + 1 of the table; the others, and columns past a request's end, are stale.
+        # Request r has row 2 r + 1; other rows, and columns past a request's end, are stale.
         requests, tokens = len(step.seq_lens), step.width * PAGE
         self.req_to_token = torch.full((2 * requests + 1, tokens), 2**31 - 1, dtype=torch.int32)
         self.slot_ids = torch.arange(requests) * 2 + 1
@@ -83,12 +83,29 @@ def backend_of(step: Step, pools: Pools) -> MiniMaxSparseAttnBackend:
     """SGLang's backend without a model runner: what its forward methods read is set by hand."""
     backend = object.__new__(MiniMaxSparseAttnBackend)
     vars(backend).update(
-        kv_pool=pools, req_to_token=pools.req_to_token, page_size=PAGE,
-        is_npu=False, is_hip=False, use_msa=False, _use_msa_decode=False, _msa_owns_decode=False,
-        use_dense_sparse_decode=False, fp8_attn_gemm=False, index_cache_enabled=False,
-        hisparse_coordinator=None, indexer_cp=None, _loc_mapping=None, _prefill_seqblock_meta=None,
-        disable_value_layer_ids={3}, score_type="max", block_size_q=1, block_size_k=PAGE,
-        topk_blocks=step.topk, init_blocks=0, local_blocks=1, max_context_len=step.width * PAGE,
+        kv_pool=pools,
+        req_to_token=pools.req_to_token,
+        page_size=PAGE,
+        is_npu=False,
+        is_hip=False,
+        use_msa=False,
+        _use_msa_decode=False,
+        _msa_owns_decode=False,
+        use_dense_sparse_decode=False,
+        fp8_attn_gemm=False,
+        index_cache_enabled=False,
+        hisparse_coordinator=None,
+        indexer_cp=None,
+        _loc_mapping=None,
+        _prefill_seqblock_meta=None,
+        disable_value_layer_ids={3},
+        score_type="max",
+        block_size_q=1,
+        block_size_k=PAGE,
+        topk_blocks=step.topk,
+        init_blocks=0,
+        local_blocks=1,
+        max_context_len=step.width * PAGE,
         speculative_num_draft_tokens=None,
     )
     return backend
@@ -114,8 +131,13 @@ def forward_batch_of(step: Step, pools: Pools) -> SimpleNamespace:
 
 
 LAYER = SimpleNamespace(
-    layer_id=3, q_scale_float=None, k_scale_float=None, v_scale_float=None,
-    idx_q_scale_float=None, idx_k_scale_float=None, idx_v_scale_float=None,
+    layer_id=3,
+    q_scale_float=None,
+    k_scale_float=None,
+    v_scale_float=None,
+    idx_q_scale_float=None,
+    idx_k_scale_float=None,
+    idx_v_scale_float=None,
 )
 
 
@@ -130,7 +152,9 @@ def queries(step: Step, rows: int | None = None):
 
 def run_backend(backend, batch, step: Step, layer=LAYER, rows=None):
     q, idx_q = queries(step, rows)
-    forward = backend.forward_decode if batch.forward_mode.is_decode_or_idle() else backend.forward_extend
+    forward = (
+        backend.forward_decode if batch.forward_mode.is_decode_or_idle() else backend.forward_extend
+    )
     index_out, out = forward(q, None, None, layer, batch, idx_q=idx_q, idx_k=None, idx_v=None)
     assert index_out is None
     return out
@@ -195,7 +219,9 @@ def test_step_through_the_backend_equals_the_reference(functions, sizes, fp8):
     scales = (0.25, 0.5) if fp8 else (1.0, 1.0)
     pools = Pools(step, fp8, scales)
     backend, batch = backend_of(step, pools), forward_batch_of(step, pools)
-    layer = SimpleNamespace(**{**vars(LAYER), "k_scale_float": scales[0], "v_scale_float": scales[1]})
+    layer = SimpleNamespace(
+        **{**vars(LAYER), "k_scale_float": scales[0], "v_scale_float": scales[1]}
+    )
     backend.init_forward_metadata(batch)
     expect_step(step, run_backend(backend, batch, step, layer))
 
@@ -217,9 +243,26 @@ def test_query_in_fp8_with_its_scale(functions):
     fp8 = (q / 0.5).to(torch.float8_e4m3fn)
     step.q = fp8.float().numpy() * 0.5
     index_out, out = functions.minimax_sparse_decode(
-        fp8, None, pools.k, pools.v, idx_q.to(torch.float8_e4m3fn), None, pools.index_k, None, pools.req_to_token,
-        pools.slot_ids, torch.tensor(step.seq_lens), max(step.seq_lens), 1, PAGE, step.topk, 0, 1,
-        disable_index_value=True, page_size=PAGE, q_scale=0.5,
+        fp8,
+        None,
+        pools.k,
+        pools.v,
+        idx_q.to(torch.float8_e4m3fn),
+        None,
+        pools.index_k,
+        None,
+        pools.req_to_token,
+        pools.slot_ids,
+        torch.tensor(step.seq_lens),
+        max(step.seq_lens),
+        1,
+        PAGE,
+        step.topk,
+        0,
+        1,
+        disable_index_value=True,
+        page_size=PAGE,
+        q_scale=0.5,
     )
     assert index_out is None and out.dtype == torch.bfloat16
     expect_step(step, out)
@@ -264,16 +307,57 @@ def test_selection_is_shared_between_layers(functions, shared):
 
     def prefill(**more):
         return functions.minimax_sparse_prefill(
-            q, pools.k, pools.v, None, idx_q, pools.index_k, None, None, pools.req_to_token, pools.slot_ids, starts,
-            seq_lens, seq_lens - lens, max(step.query_lens), max(step.seq_lens), 1, PAGE, step.topk, 0, 1, **both, **more)
+            q,
+            pools.k,
+            pools.v,
+            None,
+            idx_q,
+            pools.index_k,
+            None,
+            None,
+            pools.req_to_token,
+            pools.slot_ids,
+            starts,
+            seq_lens,
+            seq_lens - lens,
+            max(step.query_lens),
+            max(step.seq_lens),
+            1,
+            PAGE,
+            step.topk,
+            0,
+            1,
+            **both,
+            **more,
+        )
 
     def decode(**more):
         return functions.minimax_sparse_decode(
-            q, None, pools.k, pools.v, idx_q, None, pools.index_k, None, pools.req_to_token, pools.slot_ids,
-            seq_lens, max(step.seq_lens), 1, PAGE, step.topk, 0, 1, **both, **more)
+            q,
+            None,
+            pools.k,
+            pools.v,
+            idx_q,
+            None,
+            pools.index_k,
+            None,
+            pools.req_to_token,
+            pools.slot_ids,
+            seq_lens,
+            max(step.seq_lens),
+            1,
+            PAGE,
+            step.topk,
+            0,
+            1,
+            **both,
+            **more,
+        )
 
     if shared == "prefill":
-        _, first, selection = prefill(return_topk_idx=True, cu_seqblocks_q=starts, max_seqblock_q=1, all_seqblock_q=1)
+        _, first, selection = prefill(
+            return_topk_idx=True, cu_seqblocks_q=starts, max_seqblock_q=1, all_seqblock_q=1
+        )
         _, second = prefill(cached_topk_idx=selection)
     else:
         selection = torch.full((step.kv_heads, step.tokens, step.topk), 7, dtype=torch.int32)
@@ -297,11 +381,30 @@ def test_what_cannot_be_served_is_left_to_sglang_and_said(functions, caplog, cha
     step = Step(**DECODE)
     pools = Pools(step)
     q, idx_q = queries(step)
-    args = (q, None, pools.k, pools.v, idx_q, None, pools.index_k, None, pools.req_to_token, pools.slot_ids,
-            torch.tensor(step.seq_lens), max(step.seq_lens), 1, PAGE, step.topk, 0, 1)
+    args = (
+        q,
+        None,
+        pools.k,
+        pools.v,
+        idx_q,
+        None,
+        pools.index_k,
+        None,
+        pools.req_to_token,
+        pools.slot_ids,
+        torch.tensor(step.seq_lens),
+        max(step.seq_lens),
+        1,
+        PAGE,
+        step.topk,
+        0,
+        1,
+    )
     kwargs = {"disable_index_value": True, "page_size": PAGE, **change}
     hook = plugin.functions.SparseFunction(
-        mock.create_autospec(functions.minimax_sparse_decode.__wrapped__, return_value="SGLang's own"),
+        mock.create_autospec(
+            functions.minimax_sparse_decode.__wrapped__, return_value="SGLang's own"
+        ),
         mock.Mock(side_effect=AssertionError("not served")),
     )
     hook.original.__name__ = "minimax_sparse_decode"

@@ -86,7 +86,7 @@ class Step:
 
     def rows(self) -> list[tuple[int, int]]:
         """Request and position of each query token, in order."""
-        ends = zip(self.query_lens, self.seq_lens)
+        ends = zip(self.query_lens, self.seq_lens, strict=True)
         return [(r, end - n + i) for r, (n, end) in enumerate(ends) for i in range(n)]
 
 
