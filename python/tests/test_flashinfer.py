@@ -6,6 +6,8 @@ Needs numpy alone.
 import inspect
 import json
 import pathlib
+import subprocess
+import sys
 
 import flashinfer_reference as reference
 import msa_cpp
@@ -511,3 +513,43 @@ def test_refusals_of_scores():
         lambda: drop_in.msa_topk_select(scores, 16, 5), "'num_valid_pages' is 5; allowed: 1 to 4"
     )
     refused(lambda: drop_in.msa_topk_select(scores, 65), "topk")
+
+
+COPIES = """
+import resource, sys
+import numpy as np
+import msa_cpp.flashinfer as drop_in
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+def calls(pages):
+    cache = np.full((pages, 2, 128, 256), 0.5, np.float16)
+    keys = np.full((pages, 2, 128, 256), 0x38, np.uint8)[..., :128]  # e4m3, with gaps
+    table = np.arange(pages, dtype=np.int32)[None]
+    lengths, starts = np.array([pages * 128], np.int32), np.array([0, 2], np.int32)
+    q = np.ones((2, 8, 128), np.float16)
+    selection = np.zeros((2, 2, 16), np.int32)
+    out, lse = np.empty_like(q), np.empty((2, 8), np.float32)
+    scores = np.empty((8, pages, 2), np.float32)
+    paged = {"page_table": table, "seqused_k": lengths}
+    before = peak()
+    k, v = cache[..., :128], cache[..., 128:]
+    results = {"out": out, "lse_out": lse, "return_softmax_lse": True}
+    drop_in.msa_sparse_decode_attention(q, k, v, selection.swapaxes(0, 1), seqlen_q=2, **results, **paged)
+    drop_in.msa_sparse_attention(q, k, v, selection.swapaxes(0, 1), starts, **results, **paged)
+    drop_in.msa_proxy_score(q, keys, starts, max_seqlen_q=2, output=scores, **paged)
+    return peak() - before
+
+calls(16)  # the library, its threads and its workspace
+print(calls(1024))
+"""
+
+
+def test_nothing_is_copied():
+    """Strided halves of a cache of 128 MB and keys with gaps in 64 MB: none of it is there twice."""
+    done = subprocess.run(
+        [sys.executable, "-c", COPIES], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 16 << 20
