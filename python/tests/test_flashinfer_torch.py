@@ -332,3 +332,77 @@ def test_the_caller_runs_unchanged(dtype, sm90):
     )
     assert (actual[step.tokens :] == 7).all()
     assert msa_cpp.last_backend()
+
+
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+
+
+@needs_cuda
+@pytest.mark.parametrize("dtype", ["bf16", "e4m3"])
+def test_on_a_device(dtype):
+    """Both calls against numpy, on halves of one cache and a view of the selection."""
+    step = Step(dtype, hq=16, hkv=1)
+    nd = step.decode_tokens
+    k, v = tensor(step.cache_bits, dtype).cuda().split(DIM, dim=-1)
+    query = tensor(step.query_bits, "bf16").cuda()[: step.tokens].view(-1, step.hq, DIM)
+    selection = torch.from_numpy(step.selection).cuda().transpose(0, 1)
+    table, lengths = torch.from_numpy(step.table).cuda(), torch.from_numpy(step.lengths).cuda()
+    expected, expected_lse = step.expected()
+    paged = {"page_table": table[:3], "seqused_k": lengths[:3]}
+    out, lse = drop_in.msa_sparse_decode_attention(
+        query[:nd], k, v, selection[:, :nd], seqlen_q=2, return_softmax_lse=True, **paged
+    )
+    assert np.abs(numbers(out.cpu()) - expected[:nd]).max() < 1.7e-2
+    assert np.abs(numbers(lse.cpu()) - expected_lse[:nd]).max() < 2e-4
+    starts = torch.from_numpy(step.starts[3:] - nd).cuda()
+    paged = {"page_table": table[3:], "seqused_k": lengths[3:]}
+    out = drop_in.msa_sparse_attention(
+        query[nd:], k, v, selection[:, nd : step.tokens], starts, causal=True, **paged
+    )
+    assert np.abs(numbers(out.cpu()) - expected[nd:]).max() < 1.7e-2
+
+
+@needs_cuda
+def test_scores_choice_and_attention_in_one_graph():
+    """Captured with what the calls make themselves; a replay reads what arrays hold by then."""
+    rng = np.random.default_rng(6)
+    pages = 40
+    keys = tensor(reference.random_bits(rng, (pages, 1, PAGE, DIM), "bf16"), "bf16").cuda()
+    cache = tensor(reference.random_bits(rng, (pages, 1, PAGE, 2 * DIM), "bf16"), "bf16").cuda()
+    k, v = cache.split(DIM, dim=-1)
+    table = torch.from_numpy(rng.permutation(pages)[None].astype(np.int32)).cuda()
+    lengths = torch.tensor([3000], dtype=torch.int32, device="cuda")
+    valid = torch.tensor([24], dtype=torch.int32, device="cuda")
+    starts = torch.tensor([0, 1], dtype=torch.int32, device="cuda")
+    q = torch.empty(1, 16, DIM, dtype=torch.bfloat16, device="cuda")
+    workspace = drop_in.MSASparseAttentionWorkspace("cuda")
+
+    def step():
+        paged = {"page_table": table, "seqused_k": lengths}
+        scores = drop_in.msa_proxy_score(
+            q[:, :1], keys, starts, max_seqlen_q=1, max_k_tiles=pages, **paged
+        )
+        selection = drop_in.msa_topk_select(scores, TOPK, valid, force_end_blocks=1)
+        out = drop_in.msa_sparse_decode_attention(
+            q, k, v, selection.transpose(0, 1), workspace=workspace, **paged
+        )
+        return selection, out
+
+    def fill(seed, keys_of_request):
+        bits = reference.random_bits(np.random.default_rng(seed), (1, 16, DIM), "bf16")
+        q.copy_(tensor(bits, "bf16"))
+        lengths.fill_(keys_of_request)
+        valid.fill_(-(-keys_of_request // PAGE))
+
+    fill(1, 3000)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = step()
+    for seed, keys_of_request in ((2, 3000), (3, 129), (4, 5000)):
+        fill(seed, keys_of_request)
+        eager = [t.clone() for t in step()]
+        graph.replay()
+        torch.cuda.synchronize()
+        for mine, its in zip(eager, captured, strict=True):
+            assert torch.equal(mine, its)
+        assert int((captured[0] >= 0).sum()) == min(TOPK, -(-keys_of_request // PAGE))
