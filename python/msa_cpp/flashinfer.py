@@ -406,8 +406,9 @@ def msa_topk_select(
         max_score: [H, blocks, T] f32, any strides.
         topk: blocks a token selects, 1 to 64.
         num_valid_pages: blocks that may be selected: [T] i32 for each token (clamped to
-            [0, blocks]), an int from 1 to blocks for all of them, or None for all blocks. A block
-            among them whose score is -inf is the last to be selected.
+            [0, blocks], outside of which MSA_CHECK=1 reports them), an int from 1 to blocks for
+            all of them, or None for all blocks. A block among them whose score is -inf is the last
+            to be selected.
         output: [T, H, topk] i32, any strides, written in place and returned.
         force_begin_blocks: blocks from the first on that are always selected.
         force_end_blocks: blocks from a token's last valid one downwards that are always selected.
