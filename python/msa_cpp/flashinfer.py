@@ -472,13 +472,11 @@ def _attend(
     scale = _PAGE**-0.5 if softmax_scale is None else float(softmax_scale)
     if k_global_scale is not None:
         scale *= float(k_global_scale)
+    if v_scale is None:
+        v_scale = 1.0 if v_global_scale is None else float(v_global_scale)
     options = {
         "k_scale": 1.0 if k_scale is None else k_scale,
-        "v_scale": v_scale
-        if v_scale is not None
-        else 1.0
-        if v_global_scale is None
-        else float(v_global_scale),
+        "v_scale": v_scale,
         "kv_dtype": kv_dtype,
         "causal": causal,
         "workspace": None if isinstance(workspace, MSASparseAttentionWorkspace) else workspace,
@@ -489,19 +487,19 @@ def _attend(
         return attend(q, (k, v), selection, batch, out=out, softmax_scale=scale, **options)
     # Of the kind of the lengths: q may be a view, of which no framework makes another.
     library, of_lse = _library(batch.seq_lens), _float32(batch.seq_lens)
-    cool = None
+    lse_t = None
     if return_temperature_lse:  # first, so that the pass behind it leaves its result in out
-        cool = library.empty(tuple(q.shape[:2]), **of_lse)
-        cool_scale = scale * lse_temperature_scale
+        lse_t = library.empty(tuple(q.shape[:2]), **of_lse)
+        cooled = scale * lse_temperature_scale
         out, _ = attend(
             q,
             (k, v),
             selection,
             batch,
             out=out,
-            lse_out=cool,
+            lse_out=lse_t,
             return_lse=True,
-            softmax_scale=cool_scale,
+            softmax_scale=cooled,
             **options,
         )
     if lse_out is None:
@@ -517,7 +515,7 @@ def _attend(
         softmax_scale=scale,
         **options,
     )
-    return (out, lse_out, cool) if return_temperature_lse else (out, lse_out)
+    return (out, lse_out, lse_t) if return_temperature_lse else (out, lse_out)
 
 
 def _first_positions(q_offset, seqused_k, cu_seqlens_q):

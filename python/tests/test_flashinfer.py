@@ -536,8 +536,9 @@ def calls(pages):
     before = peak()
     k, v = cache[..., :128], cache[..., 128:]
     results = {"out": out, "lse_out": lse, "return_softmax_lse": True}
-    drop_in.msa_sparse_decode_attention(q, k, v, selection.swapaxes(0, 1), seqlen_q=2, **results, **paged)
-    drop_in.msa_sparse_attention(q, k, v, selection.swapaxes(0, 1), starts, **results, **paged)
+    head_major = selection.swapaxes(0, 1)
+    drop_in.msa_sparse_decode_attention(q, k, v, head_major, seqlen_q=2, **results, **paged)
+    drop_in.msa_sparse_attention(q, k, v, head_major, starts, **results, **paged)
     drop_in.msa_proxy_score(q, keys, starts, max_seqlen_q=2, output=scores, **paged)
     return peak() - before
 
@@ -547,9 +548,41 @@ print(calls(1024))
 
 
 def test_nothing_is_copied():
-    """Strided halves of a cache of 128 MB and keys with gaps in 64 MB: none of it is there twice."""
+    """Strided halves of a cache of 128 MB, keys with gaps in 64 MB: none of it is there twice."""
     done = subprocess.run(
         [sys.executable, "-c", COPIES], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 16 << 20
+
+
+RECORDER = HERE.parent.parent / "tools/record_flashinfer_signatures"
+
+
+def test_the_recorder(tmp_path):
+    package = tmp_path / "flashinfer"
+    (package / "msa_ops").mkdir(parents=True)
+    (package / "_build_meta.py").write_text('__version__ = "9.8"\n')
+    (package / "msa_ops/__init__.py").write_text('__all__ = ["MADE", "Thing", "call"]\nMADE = 1\n')
+    (package / "msa_ops/parts.py").write_text(
+        "def call(a, /, b, c=3, *, d=None, e=1 << 4): ...\n"
+        "class Thing:\n    def __init__(self, size: int = 2): ...\n"
+        "def other(x): ...\n"
+    )
+    out = tmp_path / "record.json"
+    command = [sys.executable, RECORDER, tmp_path, "--out", out]
+    subprocess.run(command, check=True, capture_output=True)
+    record = json.loads(out.read_text())
+    assert record["version"] == "9.8" and record["public"] == ["MADE", "Thing", "call"]
+    assert record["signatures"] == {
+        "Thing": [{"name": "size", "kind": "positional_or_keyword", "default": 2}],
+        "call": [
+            {"name": "a", "kind": "positional_only"},
+            {"name": "b", "kind": "positional_or_keyword"},
+            {"name": "c", "kind": "positional_or_keyword", "default": 3},
+            {"name": "d", "kind": "keyword_only", "default": None},
+            {"name": "e", "kind": "keyword_only", "default_expression": "1 << 4"},
+        ],
+    }
+    empty = subprocess.run([*command[:2], tmp_path / "flashinfer"], capture_output=True)
+    assert empty.returncode == 2 and b"has no flashinfer/msa_ops/" in empty.stderr
