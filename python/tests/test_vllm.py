@@ -314,6 +314,31 @@ def test_layer_is_handed_over_and_its_index_cache_stays(vllm, caplog):
     assert "left" not in line
 
 
+def test_layer_of_a_later_vllm_that_calls_flashinfer_is_handed_over(vllm):
+    """Another impl, attributes of its own, a forward that is called without `query_fp8`."""
+    step = Step(**MIXED)
+    layer = layer_of(vllm, step)
+    later = type("MiniMaxM3SparseFlashInferImpl", (vllm.impl.__mro__[1],), {})
+    theirs, layer.impl = layer.impl, object.__new__(later)
+    vars(layer.impl).update(vars(theirs), plan_of_a_later_version=object())
+    handed_over(vllm, layer)
+    assert type(layer.impl).__name__ == "MsaSparseImpl"
+    run_layer(vllm, layer, step)
+    query = step.q.reshape(step.tokens, -1).astype(np.float16)
+    output = np.full((step.tokens + 3, step.heads * PAGE), np.nan, np.float16)
+    layer.impl.forward(layer, query, layer.kv_cache, output[: step.tokens])
+    expect_step(layer, step, output)
+
+
+@pytest.mark.parametrize("gone", ["LBHNC", "BHLNC"])
+def test_layouts_that_this_vllm_does_not_have_are_not_named(vllm, monkeypatch, gone):
+    names = [name for name in vllm.layout.__members__ if name != gone]
+    interface = sys.modules["vllm.v1.kv_cache_interface"]
+    monkeypatch.setattr(interface, "KVCacheLayout", enum.Enum("KVCacheLayout", names))
+    backend = importlib.import_module("msa_cpp.vllm.attention").MsaSparseBackend
+    assert {layout.name for layout in backend.supported_kv_cache_layouts()} == set(names)
+
+
 @pytest.mark.parametrize(
     "change, why",
     [

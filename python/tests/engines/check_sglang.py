@@ -25,7 +25,7 @@ from sglang.srt.layers.attention.minimax_sparse_backend import MiniMaxSparseAttn
 from sglang.srt.plugins import GENERAL_PLUGINS_GROUP, load_plugins
 from sglang.srt.plugins.hook_registry import HookRegistry
 
-from reference import PAGE, Step, attend, relative_l2, select
+from reference import PAGE, Step, attend, commands_of, relative_l2, select
 
 TORCH_FP8 = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
 
@@ -207,6 +207,19 @@ def test_msa_sglang_switches_it_off(switch, hooks):
         check=True,
     )
     assert run.stdout.split()[-1] == str(hooks)
+
+
+def test_commands_of_the_docs_are_sglangs():
+    import argparse
+
+    from sglang.srt.server_args import ServerArgs
+
+    parser = argparse.ArgumentParser()
+    ServerArgs.add_cli_args(parser)
+    commands = [c for c in commands_of("docs/sglang.md") if c[:2] == ["python", "-m"]]
+    parsed = [parser.parse_args(command[3:]) for command in commands]
+    assert [(a.tp_size, a.nnodes) for a in parsed] == [(8, 1), (16, 2)]
+    assert {(a.page_size, a.kv_cache_dtype) for a in parsed} == {(PAGE, "fp8_e4m3")}
 
 
 # --- what it computes ----------------------------------------------------------------------------

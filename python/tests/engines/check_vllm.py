@@ -44,7 +44,7 @@ from vllm.v1.attention.backends.utils import (
 )
 from vllm.v1.kv_cache_layout import KVCacheLayout
 
-from reference import PAGE, Step, attend, relative_l2, select
+from reference import PAGE, Step, attend, commands_of, relative_l2, select
 
 MAX_TOKENS = 1024
 TORCH_FP8 = {"fp8": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2}
@@ -274,6 +274,21 @@ def test_register_never_raises(caplog):
     assert "vLLM serves all layers" in caplog.text
 
 
+def test_commands_of_the_docs_are_vllms(monkeypatch):
+    from vllm.entrypoints.common.cli_args import make_arg_parser
+    from vllm.platforms import current_platform
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    monkeypatch.setattr(type(current_platform), "device_type", "cpu")  # wanted for defaults
+    parser = make_arg_parser(FlexibleArgumentParser())
+    commands = [c for c in commands_of("docs/vllm.md") if c[:2] == ["vllm", "serve"]]
+    parsed = [parser.parse_args(command[2:]) for command in commands]
+    assert [(a.tensor_parallel_size, a.pipeline_parallel_size) for a in parsed] == [(8, 1), (8, 2)]
+    for args in parsed:
+        assert args.block_size == PAGE and args.kv_cache_dtype == "fp8"
+        assert args.attention_config.indexer_kv_dtype == "fp8"
+
+
 # --- what it does to a model ---------------------------------------------------------------------
 
 
@@ -395,6 +410,62 @@ def test_padding_of_a_graph_is_written_as_empty_rows(tmp_path):
     output = run_layer(config, layer, step, metadata)
     expect_step(layer, step, output)
     assert (output[3:5] == 0).all() and output[5:].isnan().all()
+
+
+def test_whole_layer_from_hidden_states_on(tmp_path, monkeypatch):
+    """vLLM's layer as its model calls it; the CUDA kernel that writes the caches is ours here."""
+    step = Step(**MIXED)
+    config = m3_config(tmp_path, step=step)
+    layer = sparse_layers(build(config))[0]
+    bind_caches(layer, step)
+    hidden_size = layer.hidden_size
+    rng = torch.Generator().manual_seed(0)
+    for parameter in layer.parameters():
+        parameter.data.normal_(0, 0.1, generator=rng)
+    slots = {
+        name: torch.tensor([int(table[r, p // PAGE]) * PAGE + p % PAGE for r, p in step.rows()])
+        for name, table in (
+            (layer.layer_name, step.table),
+            (layer.indexer.index_cache.prefix, step.index_table),
+        )
+    }
+
+    # The names that vLLM's wrapper gives its arguments, in its order.
+    def write(
+        qkv, q_norm, k_norm, cos_sin, positions, heads, kv_heads, rotary_dim, eps, index_q_norm,
+        index_k_norm, index_heads, slot_mapping, index_slot_mapping, kv_cache, index_cache,
+        block_size, q_out, index_q_out, kv_cache_dtype, **of_other_caches,
+    ):  # fmt: skip
+        assert (block_size, rotary_dim, kv_cache_dtype) == (PAGE, 64, "auto")
+        msa_cpp.write_cache(
+            qkv, positions, cos_sin, q_norm=q_norm, k_norm=k_norm, slot_mapping=slot_mapping,
+            kv_cache=kv_cache, q_out=q_out.view(-1, heads, PAGE), index_q_norm=index_q_norm,
+            index_k_norm=index_k_norm, index_slot_mapping=index_slot_mapping,
+            index_q_out=index_q_out.view(-1, index_heads, PAGE), index_cache=index_cache,
+            norm_eps=eps, num_tokens=step.tokens,
+        )  # fmt: skip
+        step.q = q_out.float().reshape(step.q.shape).numpy()
+        step.index_q = index_q_out.float().reshape(step.index_q.shape).numpy()
+        for r, position in step.rows():
+            page, at = step.table[r, position // PAGE], position % PAGE
+            step.keys[r, position] = kv_cache[page, :, at, :PAGE].float().numpy()
+            step.values[r, position] = kv_cache[page, :, at, PAGE:].float().numpy()
+            index_page = step.index_table[r, position // PAGE]
+            step.index_keys[r, position] = index_cache[index_page, at].float().numpy()
+
+    monkeypatch.setattr(
+        minimax_m3.nvidia.model.ops, "fused_minimax_m3_qknorm_rope_kv_insert", write
+    )
+    hidden = torch.randn(step.tokens, hidden_size, generator=rng).to(torch.bfloat16)
+    positions = torch.tensor([position for _, position in step.rows()])
+    metadata = metadata_of(config, layer, step)
+    with set_forward_context(metadata, config, slot_mapping=slots):
+        result = layer(positions, hidden)
+    expected, _ = attend(step, layer.topk_indices_buffer[: step.tokens].numpy())
+    projected = expected.reshape(step.tokens, -1) @ layer.o_proj.weight.detach().double().numpy().T
+    assert (
+        relative_l2(result.detach().double().numpy(), projected) < 8e-3
+    )  # bf16 before and after o_proj
 
 
 @pytest.mark.parametrize("cache_dtype", ["fp8", "fp8_e5m2"])

@@ -7,6 +7,9 @@ engines' layers have to compute from it.
 
 from __future__ import annotations
 
+import pathlib
+import re
+import shlex
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -125,6 +128,14 @@ def attend(step: Step, selection: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def relative_l2(result: np.ndarray, expected: np.ndarray) -> float:
     return float(np.linalg.norm(result - expected) / np.linalg.norm(expected))
+
+
+def commands_of(page: str) -> list[list[str]]:
+    """The commands in a page's sh blocks, in words, continued lines joined."""
+    text = (pathlib.Path(__file__).resolve().parents[3] / page).read_text()
+    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    return [shlex.split(line) for line in lines]
 
 
 def _bf16(values: np.ndarray) -> np.ndarray:
