@@ -32,7 +32,7 @@ _WRITE_OUTPUTS = (10, 11, 12, 14, 15)
 _INSERT_OUTPUTS = (3, 4, 8)
 _COPY_OUTPUTS = (1,)
 _MERGE_OUTPUTS = (4, 5)
-_LAYER_OUTPUTS = (*_WRITE_OUTPUTS, 29, 44, 45)
+_LAYER_OUTPUTS = (*_WRITE_OUTPUTS, 31, 46, 47)
 
 
 def _split(kv_cache: Any) -> tuple[Any, Any]:
@@ -116,7 +116,7 @@ def attend(
     rank, world = kv_shard
     # fmt: off
     args = (q, k, v, kv_dtype, selection, *(batch._args or batch.packed()), out, lse_out,
-            softmax_scale, k_scale, v_scale, causal, invariant, rank, world)
+            softmax_scale, k_scale, None, v_scale, None, causal, invariant, rank, world)
     # fmt: on
     if stream is not None and workspace is None:
         workspace = _torch_workspace(
@@ -148,7 +148,7 @@ def attend_workspace_size(
     k, v = _split(kv_cache)
     # fmt: off
     args = (q, k, v, kv_dtype, selection, *batch.packed(), out, lse_out, softmax_scale, k_scale,
-            v_scale, causal, invariant, *kv_shard, None, workspace_cap, None)
+            None, v_scale, None, causal, invariant, *kv_shard, None, workspace_cap, None)
     # fmt: on
     return call(lib.attend_workspace_size, args, ())
 
@@ -395,7 +395,7 @@ def write_cache(
     call(lib.write_cache,
          (qkv, positions, cos_sin, q_norm, k_norm, index_q_norm, index_k_norm, norm_eps,
           slot_mapping, index_slot_mapping, q_out, k, v, kv_dtype, index_q_out, index_cache,
-          k_scale, v_scale, num_tokens, stream),
+          k_scale, None, v_scale, None, num_tokens, stream),
          _WRITE_OUTPUTS)
     # fmt: on
 
@@ -437,7 +437,7 @@ def insert_cache(
     # fmt: off
     call(lib.insert_cache,
          (k, v, slot_mapping, cache_k, cache_v, kv_dtype, index_k, index_slot_mapping, index_cache,
-          k_scale, v_scale, num_tokens, stream),
+          k_scale, None, v_scale, None, num_tokens, stream),
          _INSERT_OUTPUTS)
     # fmt: on
 
@@ -526,7 +526,7 @@ def _layer_args(
     # fmt: off
     return (qkv, positions, cos_sin, q_norm, k_norm, index_q_norm, index_k_norm, norm_eps,
             slot_mapping, index_slot_mapping, q_out, k, v, kv_dtype, index_q_out, index_cache,
-            k_scale, v_scale, batch.num_actual_tokens,
+            k_scale, None, v_scale, None, batch.num_actual_tokens,
             *index_batch.packed(), selection, init_blocks, local_blocks, reduce_heads, exact,
             *batch.packed(), out, lse_out, softmax_scale, causal, invariant)
     # fmt: on

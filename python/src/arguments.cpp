@@ -22,6 +22,9 @@ std::optional<DType> dtype_of(DLDataType type) {
   return std::nullopt;
 }
 
+/// Of a type that the library does not have: every operator refuses it.
+constexpr auto no_dtype = static_cast<DType>(-1);
+
 /// "float64", "uint16", …: as array libraries call what no operator takes.
 std::string name_of(DLDataType type) {
   const char* kind = "type ";
@@ -79,10 +82,18 @@ const TVMFFIAny& Arguments::next() {
 }
 
 void Arguments::done() {
-  if (read_ != count_) {
-    check_.fail("args", cat("are ", count_, "; allowed: ", read_));
-  }
+  if (left()) check_.fail("args", cat("are ", count_, "; allowed: ", read_, " at most"));
   check_.raise();
+}
+
+std::string Arguments::explained(std::string failures) const {
+  for (const auto& [argument, type] : unknown_types_) {
+    const std::string invalid = cat("'", argument, "' has dtype ", msa::name(no_dtype));
+    const std::size_t at = failures.find(invalid);
+    if (at == std::string::npos) continue;
+    failures.replace(at, invalid.size(), cat("'", argument, "' has dtype ", name_of(type)));
+  }
+  return failures;
 }
 
 Tensor Arguments::convert(const DLTensor& given, const char* name) {
@@ -92,17 +103,14 @@ Tensor Arguments::convert(const DLTensor& given, const char* name) {
     return t;
   }
   const std::optional<DType> dtype = dtype_of(given.dtype);
-  if (!dtype) {
-    check_.fail(name, cat("has dtype ", name_of(given.dtype),
-                          "; allowed: f32, bf16, f16, e4m3, e5m2, i32, i64, u8"));
-  }
+  if (!dtype) unknown_types_.emplace_back(name, given.dtype);
   const std::optional<DeviceType> device = device_of(given.device.device_type);
   if (!device) {
     check_.fail(name, cat("lies on a device of DLPack type ", int{given.device.device_type},
                           "; allowed: CPU, CUDA"));
   }
   t.data = static_cast<char*>(given.data) + (given.data == nullptr ? 0 : given.byte_offset);
-  t.dtype = dtype.value_or(DType::u8);
+  t.dtype = dtype.value_or(no_dtype);
   t.device.type = device.value_or(DeviceType::cpu);
   t.device.index = t.device.type == DeviceType::cuda ? given.device.device_id : 0;
   t.rank = given.ndim;
@@ -132,8 +140,9 @@ TVMFFIObjectHandle Arguments::object(const char* name) {
 }
 
 KVCache Arguments::kv_cache() {
-  const Tensor first = tensor("kv_cache");
-  const Tensor second = tensor("kv_cache[1]");
+  const bool pair = read_ + 1 < count_ && args_[read_ + 1].type_index != kTVMFFINone;
+  const Tensor first = tensor(pair ? "k_cache" : "kv_cache");
+  const Tensor second = tensor("v_cache");
   const std::optional<std::string_view> text_of_type = text("kv_dtype");
   KVCache cache = second.given() ? KVCache(first, second) : KVCache(first);
   if (!text_of_type || *text_of_type == "auto") return cache;
@@ -162,10 +171,12 @@ Tensor Arguments::index_tensor(const char* name) {
 }
 
 Scale Arguments::scale(const char* name) {
-  const TVMFFIAny& any = next();
-  if (any.type_index == kTVMFFIFloat) return static_cast<float>(any.v_float64);
-  if (any.type_index == kTVMFFIInt) return static_cast<float>(any.v_int64);
-  const DLTensor* given = tensor_in(any);
+  const TVMFFIAny& number = next();
+  const Tensor instead = tensor(name);
+  if (instead.given()) return Scale(instead);
+  if (number.type_index == kTVMFFIFloat) return static_cast<float>(number.v_float64);
+  if (number.type_index == kTVMFFIInt) return static_cast<float>(number.v_int64);
+  const DLTensor* given = tensor_in(number);
   if (given != nullptr) return Scale(convert(*given, name));
   check_.fail(name, "is neither a number nor a tensor of one f32");
   return {};

@@ -5,7 +5,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "api/check.h"
 #include "msa/attend.h"
@@ -24,7 +27,7 @@ std::optional<DLDataType> dl_type(std::string_view name);
 
 /// Reads the arguments of one packed call from the first to the last. Everything that cannot be
 /// read is collected, so that `done` can name all of it before the operator is called; what can be
-/// read is for the operator to judge.
+/// read is for the operator to judge, element types that the library does not know included.
 class Arguments {
  public:
   Arguments(const char* op, const TVMFFIAny* args, std::int32_t count)
@@ -38,7 +41,8 @@ class Arguments {
   KVCache kv_cache();
   /// Keys or queries of the indexer: raw bytes are e4m3, the only one-byte type that they may have.
   Tensor index_tensor(const char* name);
-  /// A number, or a tensor of one f32.
+  /// Two arguments: a number or a tensor of one f32, and None or a tensor that takes its place. (A
+  /// torch operator's schema has a type for either, but none for both.)
   Scale scale(const char* name);
   /// A whole number; None = `otherwise`.
   std::int64_t integer(const char* name, std::int64_t otherwise = 0);
@@ -61,8 +65,11 @@ class Arguments {
   bool left() const { return read_ < count_; }
 
   void fail(const char* name, std::string_view what) { check_.fail(name, what); }
-  /// Throws where something could not be read, or where arguments are left over.
+  /// Throws where something could not be read, or where arguments are left over; the last ones may
+  /// be missing.
   void done();
+  /// An operator's failures, with the names of the element types that it could but call invalid.
+  std::string explained(std::string failures) const;
 
  private:
   const TVMFFIAny& next();
@@ -72,6 +79,7 @@ class Arguments {
   const TVMFFIAny* args_;
   std::int32_t count_;
   std::int32_t read_ = 0;
+  std::vector<std::pair<const char*, DLDataType>> unknown_types_;  // of the arguments named
 };
 
 }  // namespace msa::python
