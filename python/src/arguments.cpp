@@ -114,10 +114,13 @@ Tensor Arguments::convert(const DLTensor& given, const char* name) {
   t.device.type = device.value_or(DeviceType::cpu);
   t.device.index = t.device.type == DeviceType::cuda ? given.device.device_id : 0;
   t.rank = given.ndim;
+  // Frameworks give an array without elements any strides.
+  bool any_strides = given.strides == nullptr;
+  for (int i = 0; i < given.ndim; ++i) any_strides |= given.shape[i] == 0;
   std::int64_t dense = 1;
   for (int i = given.ndim - 1; i >= 0; --i) {
     t.shape[i] = given.shape[i];
-    t.stride[i] = given.strides == nullptr ? dense : given.strides[i];
+    t.stride[i] = any_strides ? dense : given.strides[i];
     dense *= std::max<std::int64_t>(given.shape[i], 1);
   }
   return t;
