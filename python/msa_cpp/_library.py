@@ -37,7 +37,7 @@ class Error(ValueError):
         return str(self).splitlines()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (str(self), self.code)
+        return Error, (str(self), self.code)
 
 
 def path() -> Path:
@@ -63,10 +63,19 @@ def _system_problem() -> str:
     return ""
 
 
+def _error_of(code: str) -> type[Error]:
+    """tvm-ffi makes an exception of the type that is registered for an error's kind."""
+
+    def init(self: Error, text: str, code: str = code) -> None:
+        Error.__init__(self, text, code)
+
+    return type("Error", (Error,), {"__init__": init, "__module__": __name__})
+
+
 def _register_errors(core: Any) -> None:
-    # tvm-ffi calls what is registered under an error's kind with the error's text.
-    for code in ("invalid_argument", "unsupported", "workspace", "device", "io", "internal"):
-        core.ERROR_NAME_TO_TYPE["msa_cpp." + code] = lambda text, code=code: Error(text, code)
+    for code in ("unsupported", "workspace", "device", "io", "internal"):
+        core.ERROR_NAME_TO_TYPE["msa_cpp." + code] = _error_of(code)
+    core.ERROR_NAME_TO_TYPE["msa_cpp.invalid_argument"] = Error
     core.ERROR_TYPE_TO_NAME[Error] = "msa_cpp.invalid_argument"
 
 
