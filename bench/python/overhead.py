@@ -1,6 +1,6 @@
 # Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 """What a call costs beside its work: `attend` of a step without tokens on the CPU backend, which
-checks all its arguments and has nothing to compute; outputs given, no LSE left out.
+checks all its arguments and has nothing to compute; outputs given, the LSE among them.
 
     python bench/python/overhead.py bench/results/python-overhead.json
 
@@ -67,8 +67,7 @@ def main():
         a, b, c, d, e = tensors
         times["module, torch"] = microseconds(module(tensors, torch_batch))
         operator = torch.ops.msa_cpp.attend.default
-        args = (a, b, None, None, c, *torch_ops._fields(torch_batch), d, e, 0.088, 1.0, None, 1.0, None, True,
-                False, 0, 1, None, None)
+        args = (a, b, None, None, c, *torch_ops._fields(torch_batch), d, e)
         times["torch operator"] = microseconds(lambda: operator(*args))
         times["torch_ops function"] = microseconds(
             lambda: torch_ops.attend(a, b, c, torch_batch, out=d, lse_out=e))

@@ -66,25 +66,35 @@ def _importable(array: Any) -> Any:
     return raw if name is None else lib.view(raw, name)
 
 
-def call(function: Any, args: tuple[Any, ...], outputs: tuple[int, ...]) -> Any:
-    """``function(*args)``; where an argument cannot be imported as it is, in another form.
+def retry(
+    function: Any, args: tuple[Any, ...], outputs: tuple[int, ...], error: Exception
+) -> Any:
+    """``function(*args)`` after `error`; where an argument cannot be imported as it is, in another
+    form.
 
     Arguments are imported before anything runs, so that the second try is the first run.
     `outputs` are the positions of what the function writes.
     """
+    if isinstance(error, Error):
+        raise error
+    for position in outputs:
+        if _is_numpy(args[position]) and not args[position].flags.writeable:
+            raise Error(
+                f"an output is a read-only array of shape {args[position].shape}; "
+                "allowed: arrays that may be written"
+            ) from None
+    forms = tuple(_importable(arg) for arg in args)
+    if all(form is arg for form, arg in zip(forms, args)):
+        raise error
+    return function(*forms)
+
+
+def call(function: Any, args: tuple[Any, ...], outputs: tuple[int, ...] = ()) -> Any:
+    """``function(*args)``, by `retry` where that does not go as it is."""
     try:
         return function(*args)
-    except Error:
-        raise
-    except (BufferError, TypeError, ValueError, RuntimeError):
-        for position in outputs:
-            if _is_numpy(args[position]) and not args[position].flags.writeable:
-                raise Error(f"an output is a read-only array of shape {args[position].shape}; "
-                            "allowed: arrays that may be written") from None
-        forms = tuple(_importable(arg) for arg in args)
-        if all(form is arg for form, arg in zip(forms, args)):
-            raise
-        return function(*forms)
+    except Exception as error:
+        return retry(function, args, outputs, error)
 
 
 def _numpy_maker(like: Any) -> Any:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._arrays import call, empty_like
+from ._arrays import call, empty_like, retry
 from ._batch import BatchMetadata
 from ._library import lib
 
@@ -116,13 +116,16 @@ def attend(
     rank, world = kv_shard
     # fmt: off
     args = (q, k, v, kv_dtype, selection, *(batch._args or batch.packed()), out, lse_out,
-            softmax_scale, k_scale, None, v_scale, None, causal, invariant, rank, world)
+            softmax_scale, k_scale, None, v_scale, None, causal, invariant, rank, world, workspace,
+            workspace_cap, stream)
     # fmt: on
     if stream is not None and workspace is None:
-        workspace = _torch_workspace(
-            q, lib.attend_workspace_size, (*args, None, workspace_cap, stream), stream
-        )
-    call(lib.attend, (*args, workspace, workspace_cap, stream), _ATTEND_OUTPUTS)
+        workspace = _torch_workspace(q, lib.attend_workspace_size, args, stream)
+        args = (*args[:-3], workspace, workspace_cap, stream)
+    try:
+        lib.attend(*args)
+    except Exception as error:  # in here and not by `call`: a tenth of what a call costs
+        retry(lib.attend, args, _ATTEND_OUTPUTS, error)
     return (out, lse_out) if return_lse else out
 
 

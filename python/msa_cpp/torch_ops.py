@@ -26,23 +26,28 @@ _BATCH = (
     "SymInt num_decodes, SymInt num_prefills, SymInt decode_query_len, SymInt num_actual_tokens, "
     "SymInt max_query_len, SymInt max_seq_len"
 )
-_RULE = "SymInt init_blocks, SymInt local_blocks, bool reduce_heads"
-_MEMORY = "Tensor(z!)? workspace, SymInt? workspace_cap"
+# Defaults are the packed functions' own: torch leaves out trailing arguments that are equal to them,
+# and every one that it passes costs a tenth of a microsecond.
+_RULE = "SymInt init_blocks=0, SymInt local_blocks=1, bool reduce_heads=False"
+_MEMORY = "Tensor(z!)? workspace=None, SymInt? workspace_cap=None"
 # A factor is a number, or the tensor where that is given.
-_SCALES = "float k_scale, Tensor? k_scale_tensor, float v_scale, Tensor? v_scale_tensor"
+_SCALES = (
+    "float k_scale=1.0, Tensor? k_scale_tensor=None, float v_scale=1.0, Tensor? v_scale_tensor=None"
+)
 
 _SCHEMAS = {
     "attend": (
         "(Tensor q, Tensor kv_cache, Tensor? v_cache, str? kv_dtype, Tensor selection, "
-        f"{_BATCH}, Tensor(a!) out, Tensor(b!)? lse, float softmax_scale, {_SCALES}, bool causal, "
-        f"bool invariant, int shard_rank, int shard_world, {_MEMORY}) -> ()"
+        f"{_BATCH}, Tensor(a!) out, Tensor(b!)? lse=None, float softmax_scale={SOFTMAX_SCALE!r}, {_SCALES}, "
+        "bool causal=True, bool invariant=False, int shard_rank=0, int shard_world=1, "
+        f"{_MEMORY}) -> ()"
     ),
     "index_blocks": (
-        f"(Tensor index_q, Tensor index_cache, {_BATCH}, Tensor(a!) out, {_RULE}, bool exact, "
+        f"(Tensor index_q, Tensor index_cache, {_BATCH}, Tensor(a!) out, {_RULE}, bool exact=False, "
         f"{_MEMORY}) -> ()"
     ),
     "index_scores": (
-        f"(Tensor index_q, Tensor index_cache, {_BATCH}, Tensor(a!) out, bool exact, "
+        f"(Tensor index_q, Tensor index_cache, {_BATCH}, Tensor(a!) out, bool exact=False, "
         f"{_MEMORY}) -> ()"
     ),
     "select_blocks": (
@@ -54,12 +59,12 @@ _SCHEMAS = {
         "Tensor? index_q_norm, Tensor? index_k_norm, float norm_eps, Tensor slot_mapping, "
         "Tensor? index_slot_mapping, Tensor(a!) q_out, Tensor(b!) kv_cache, Tensor(c!)? v_cache, "
         "str? kv_dtype, Tensor(d!)? index_q_out, Tensor(e!)? index_cache, "
-        f"{_SCALES}, SymInt? num_tokens) -> ()"
+        f"{_SCALES}, SymInt? num_tokens=None) -> ()"
     ),
     "insert_cache": (
         "(Tensor? k, Tensor? v, Tensor? slot_mapping, Tensor(a!)? kv_cache, Tensor(b!)? v_cache, "
         "str? kv_dtype, Tensor? index_k, Tensor? index_slot_mapping, Tensor(c!)? index_cache, "
-        f"{_SCALES}, SymInt? num_tokens) -> ()"
+        f"{_SCALES}, SymInt? num_tokens=None) -> ()"
     ),
     "copy_pages": "(Tensor src, Tensor(a!) dst, Tensor pairs) -> ()",
     "merge_states": (

@@ -177,6 +177,7 @@ Scale Arguments::scale(const char* name) {
   const TVMFFIAny& number = next();
   const Tensor instead = tensor(name);
   if (instead.given()) return Scale(instead);
+  if (number.type_index == kTVMFFINone) return {};
   if (number.type_index == kTVMFFIFloat) return static_cast<float>(number.v_float64);
   if (number.type_index == kTVMFFIInt) return static_cast<float>(number.v_int64);
   const DLTensor* given = tensor_in(number);
@@ -192,12 +193,12 @@ std::int64_t Arguments::integer(const char* name, std::int64_t otherwise) {
   return otherwise;
 }
 
-double Arguments::number(const char* name) {
+double Arguments::number(const char* name, double otherwise) {
   const TVMFFIAny& any = next();
   if (any.type_index == kTVMFFIFloat) return any.v_float64;
   if (any.type_index == kTVMFFIInt) return static_cast<double>(any.v_int64);
-  check_.fail(name, "is no number");
-  return 0;
+  if (any.type_index != kTVMFFINone) check_.fail(name, "is no number");
+  return otherwise;
 }
 
 std::optional<std::string_view> Arguments::text(const char* name) {
@@ -230,9 +231,9 @@ BatchMetadata Arguments::batch() {
 
 SelectRule Arguments::rule() {
   SelectRule rule;
-  rule.init_blocks = integer("init_blocks");
-  rule.local_blocks = integer("local_blocks");
-  rule.reduce_heads = flag("reduce_heads");
+  rule.init_blocks = integer("init_blocks", rule.init_blocks);
+  rule.local_blocks = integer("local_blocks", rule.local_blocks);
+  rule.reduce_heads = flag("reduce_heads", rule.reduce_heads);
   return rule;
 }
 

@@ -41,13 +41,13 @@ class Arguments {
   KVCache kv_cache();
   /// Keys or queries of the indexer: raw bytes are e4m3, the only one-byte type that they may have.
   Tensor index_tensor(const char* name);
-  /// Two arguments: a number or a tensor of one f32, and None or a tensor that takes its place. (A
-  /// torch operator's schema has a type for either, but none for both.)
+  /// Two arguments: a number (None = 1) or a tensor of one f32, and None or a tensor that takes its
+  /// place. (A torch operator's schema has a type for either, but none for both.)
   Scale scale(const char* name);
-  /// A whole number; None = `otherwise`.
+  /// A number; None or missing = `otherwise`.
   std::int64_t integer(const char* name, std::int64_t otherwise = 0);
-  double number(const char* name);
-  bool flag(const char* name) { return integer(name) != 0; }
+  double number(const char* name, double otherwise);
+  bool flag(const char* name, bool otherwise) { return integer(name, otherwise ? 1 : 0) != 0; }
   /// Text; None = nothing.
   std::optional<std::string_view> text(const char* name);
   /// Ten arguments: the fields of the struct, in its order.

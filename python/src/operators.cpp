@@ -121,13 +121,13 @@ Call<AttendArgs> read_attend(Arguments& in) {
   args.batch = in.batch();
   args.out = in.tensor("out");
   args.lse = in.tensor("lse");
-  args.softmax_scale = static_cast<float>(in.number("softmax_scale"));
+  args.softmax_scale = static_cast<float>(in.number("softmax_scale", args.softmax_scale));
   args.k_scale = in.scale("k_scale");
   args.v_scale = in.scale("v_scale");
-  args.causal = in.flag("causal");
-  args.invariant = in.flag("invariant");
+  args.causal = in.flag("causal", args.causal);
+  args.invariant = in.flag("invariant", args.invariant);
   args.kv_shard.rank = static_cast<int>(in.integer("kv_shard[0]"));
-  args.kv_shard.world = static_cast<int>(in.integer("kv_shard[1]"));
+  args.kv_shard.world = static_cast<int>(in.integer("kv_shard[1]", 1));
   call.workspace = in.workspace();
   args.workspace_cap = in.workspace_cap();
   args.stream = in.stream(args.q.device);
@@ -143,7 +143,7 @@ Call<IndexArgs> read_index_blocks(Arguments& in) {
   args.batch = in.batch();
   args.selection = in.tensor("selection");
   args.rule = in.rule();
-  args.exact = in.flag("exact");
+  args.exact = in.flag("exact", args.exact);
   call.workspace = in.workspace();
   args.workspace_cap = in.workspace_cap();
   args.stream = in.stream(args.index_q.device);
@@ -158,7 +158,7 @@ Call<IndexScoresArgs> read_index_scores(Arguments& in) {
   args.index_cache = in.index_tensor("index_cache");
   args.batch = in.batch();
   args.scores = in.tensor("scores");
-  args.exact = in.flag("exact");
+  args.exact = in.flag("exact", args.exact);
   call.workspace = in.workspace();
   args.workspace_cap = in.workspace_cap();
   args.stream = in.stream(args.index_q.device);
@@ -190,7 +190,7 @@ WriteCacheArgs read_write(Arguments& in) {
   args.k_norm = in.tensor("k_norm");
   args.index_q_norm = in.tensor("index_q_norm");
   args.index_k_norm = in.tensor("index_k_norm");
-  args.norm_eps = static_cast<float>(in.number("norm_eps"));
+  args.norm_eps = static_cast<float>(in.number("norm_eps", args.norm_eps));
   args.slot_mapping = in.tensor("slot_mapping");
   args.index_slot_mapping = in.tensor("index_slot_mapping");
   args.q_out = in.tensor("q_out");
@@ -210,13 +210,14 @@ Call<LayerStepArgs> read_layer_step(Arguments& in) {
   args.index.batch = in.batch();
   args.index.selection = in.tensor("selection");
   args.index.rule = in.rule();
-  args.index.exact = in.flag("exact");
+  args.index.exact = in.flag("exact", args.index.exact);
   args.attend.batch = in.batch();
   args.attend.out = in.tensor("out");
   args.attend.lse = in.tensor("lse");
-  args.attend.softmax_scale = static_cast<float>(in.number("softmax_scale"));
-  args.attend.causal = in.flag("causal");
-  args.attend.invariant = in.flag("invariant");
+  args.attend.softmax_scale =
+      static_cast<float>(in.number("softmax_scale", args.attend.softmax_scale));
+  args.attend.causal = in.flag("causal", args.attend.causal);
+  args.attend.invariant = in.flag("invariant", args.attend.invariant);
   call.workspace = in.workspace();
   args.index.workspace_cap = in.workspace_cap();
   args.attend.workspace_cap = args.index.workspace_cap;
