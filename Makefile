@@ -15,7 +15,7 @@ LOWEST := $(if $(filter x86_64,$(shell uname -m)),-DMSA_CPU_LOWEST=avx2)
 # A fixed seed for the random problems: a run that fails can be repeated.
 CTEST := RC_PARAMS=seed=20261201 ctest --output-on-failure --timeout 900 -j $(JOBS)
 
-.PHONY: help run build test check format-check tidy tidy-deep docs asan tsan fuzz arm arm-deep clean
+.PHONY: help run build test python-torch wheel check format-check tidy tidy-deep docs asan tsan fuzz arm arm-deep clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -28,11 +28,26 @@ build: ## install what is missing, build the library and the command
 	cmake -S . -B $(BUILD) $(CMAKE_FLAGS) -DMSA_BUILD_TESTS=OFF
 	cmake --build $(BUILD) -j $(JOBS)
 
+PYTHON_VENV := $(abspath $(BUILD))/python
+TEST_TREE = tools/python_test setup $(PYTHON_VENV) && \
+  cmake -S . -B $(BUILD)/test $(CMAKE_FLAGS) -DMSA_WERROR=ON -DMSA_BUILD_PYTHON=ON -DMSA_PYTHON=$(PYTHON_VENV)/bin/python && \
+  cmake --build $(BUILD)/test -j $(JOBS)
+
 test: ## install what is missing, build everything, run all tests
 	@tools/install_deps test
-	cmake -S . -B $(BUILD)/test $(CMAKE_FLAGS) -DMSA_WERROR=ON
-	cmake --build $(BUILD)/test -j $(JOBS)
+	$(TEST_TREE)
 	$(CTEST) --test-dir $(BUILD)/test
+	tools/python_test run $(BUILD)/test $(PYTHON_VENV)
+
+python-torch: ## the Python package's tests once more, with PyTorch (1 GB of downloads)
+	@tools/install_deps test
+	$(TEST_TREE)
+	tools/python_test torch $(BUILD)/test $(PYTHON_VENV)
+
+wheel: ## the Python package's wheel, in build/test/dist
+	@tools/install_deps test
+	$(TEST_TREE)
+	tools/python_test wheel $(BUILD)/test $(PYTHON_VENV)
 
 check: format-check docs tidy asan tsan fuzz arm ## the quality gates, one after the other
 
@@ -52,9 +67,10 @@ tidy-deep: ## clang-tidy with the checks that take most of an hour, the static a
 	@tools/install_deps gates
 	$(TIDY)
 
-docs: ## the public headers' documentation is complete
+docs: ## the documentation of the public headers and of the Python package is complete
 	@tools/install_deps gates
 	doxygen docs/Doxyfile
+	tools/python_reference
 
 # One build for the suite and for the fuzzers.
 ASAN = cmake -S . -B $(BUILD)/asan $(CMAKE_FLAGS) $(SANITIZED) -DMSA_SANITIZE=address,undefined -DMSA_BUILD_FUZZ=ON -DMSA_FUZZ_SECONDS=$(FUZZ_SECONDS) -DMSA_FUZZ_RUNS=$(FUZZ_RUNS)

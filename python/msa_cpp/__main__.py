@@ -1,0 +1,27 @@
+# Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+"""``python -m msa_cpp`` and the script ``msa``: the command msa, run by the wheel's library."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+from ._library import lib
+
+
+def main() -> int:
+    """Runs the command with this process's arguments and returns its exit code."""
+    try:
+        command = lib.command
+    except AttributeError:
+        print("msa: error: this build holds no command (it needs CLI11, nlohmann-json and fmt)",
+              file=sys.stderr)
+        return 2
+    # The command runs inside one call, where Python's own handlers would never get their turn.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    return command("msa", *sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
