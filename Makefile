@@ -30,7 +30,7 @@ build: ## install what is missing, build the library and the command
 
 PYTHON_VENV := $(abspath $(BUILD))/python
 TEST_TREE = tools/python_test setup $(PYTHON_VENV) && \
-  cmake -S . -B $(BUILD)/test $(CMAKE_FLAGS) -DMSA_WERROR=ON -DMSA_BUILD_PYTHON=ON -DMSA_PYTHON=$(PYTHON_VENV)/bin/python && \
+  cmake -S . -B $(BUILD)/test $(CMAKE_FLAGS) -DMSA_WERROR=ON -DMSA_BUILD_PYTHON=$$([ -x $(PYTHON_VENV)/bin/python ] && echo ON || echo OFF) -DMSA_PYTHON=$(PYTHON_VENV)/bin/python && \
   cmake --build $(BUILD)/test -j $(JOBS)
 
 test: ## install what is missing, build everything, run all tests
