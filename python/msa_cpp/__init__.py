@@ -67,7 +67,12 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from importlib.metadata import version
+        from importlib.metadata import PackageNotFoundError, version
 
-        return version("msa-cpp")
+        try:
+            return version("msa-cpp")
+        except PackageNotFoundError:  # a source tree with the library beside it
+            from ._library import lib
+
+            return lib.version()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -150,10 +150,15 @@ def attend(
     if return_lse and lse_out is None:
         lse_out = q.new_empty((batch.num_actual_tokens, q.shape[1]), dtype=torch.float32)
     k, v = _split(kv_cache)
-    rank, world = kv_shard
     # fmt: off
-    _attend(q, k, v, kv_dtype, selection, *_fields(batch), out, lse_out, softmax_scale,
-            *_scales(k_scale, v_scale), causal, invariant, rank, world, workspace, workspace_cap)
+    if (softmax_scale == SOFTMAX_SCALE and type(k_scale) is float and k_scale == 1.0
+            and type(v_scale) is float and v_scale == 1.0 and causal and not invariant
+            and kv_shard == (0, 1) and workspace is None and workspace_cap is None):
+        # Arguments that are their defaults cost less where they are not passed.
+        _attend(q, k, v, kv_dtype, selection, *_fields(batch), out, lse_out)
+    else:
+        _attend(q, k, v, kv_dtype, selection, *_fields(batch), out, lse_out, softmax_scale,
+                *_scales(k_scale, v_scale), causal, invariant, *kv_shard, workspace, workspace_cap)
     # fmt: on
     return (out, lse_out) if return_lse else out
 
