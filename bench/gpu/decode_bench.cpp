@@ -137,9 +137,7 @@ Json measure(const Shape& s, const RealSelection* real, const Memory& pool, cons
   const GraphTime chain =
       time_graph(stream, calls_of_a_graph, replays, Edges::dependent, run, evict);
   Json cell = cell_of(s, work);
-  cell["us"] = alone.median;
-  cell["fastest_us"] = alone.fastest;
-  cell["slowest_us"] = alone.slowest;
+  set_time(cell, alone);
   cell["chain_us"] = chain.median;
   cell["host_us"] = host_time(stream, [&](int i) { calls(i % calls_of_a_graph); });
   cell["percent_of_gather"] = 1e-4 * work.bytes / alone.median / gather_rate(rates, s);

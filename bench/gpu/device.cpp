@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <fstream>
 
-#include "graph_timer.h"
 #include "inputs.h"
 #include "msa/error.h"
 #include "rates.h"
@@ -73,6 +72,12 @@ Json measure_rates(const Memory& pool, cudaStream_t stream) {
       time_graph(stream, 3, replays, Edges::full, [&](int) { matmul.launch(stream); });
   rates["matmul_bf16_tflops"] = 1e-6 * matmul.flops() / time.median;
   return rates;
+}
+
+void set_time(Json& cell, const GraphTime& time) {
+  cell["us"] = time.median;
+  cell["fastest_us"] = time.fastest;
+  cell["slowest_us"] = time.slowest;
 }
 
 void write(const Json& report, const std::string& path) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cuda/common/launch.h"
+#include "graph_timer.h"
 #include "msa/types.h"
 
 /// \file
@@ -59,6 +60,9 @@ double host_time(cudaStream_t stream, const std::function<void(int)>& run);
 /// Rates of copying, of gathering tiles of 64, 32 and 16 KB, and of products, by name. The memory
 /// holds pool_bytes(Variant::usual) at least.
 Json measure_rates(const Memory& pool, cudaStream_t stream);
+
+/// Puts a graph's time into a cell: `us`, `fastest_us`, `slowest_us`.
+void set_time(Json& cell, const GraphTime& time);
 
 /// \throws Error (io) naming the file.
 void write(const Json& report, const std::string& path);

@@ -158,9 +158,7 @@ Json measure(const IndexShape& s, const Memory& pool, const Json& rates, cudaStr
       stream, count, replays, Edges::full, [&](int i) { calls(i); },
       [&](int replay) { flush.launch(static_cast<std::uint32_t>(replay + 1), stream); });
   Json cell = cell_of(s, work);
-  cell["us"] = time.median;
-  cell["fastest_us"] = time.fastest;
-  cell["slowest_us"] = time.slowest;
+  set_time(cell, time);
   if (s.prefill()) {
     cell["tflops"] = 1e-6 * work.flops / time.median;
   } else {

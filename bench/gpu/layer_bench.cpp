@@ -10,6 +10,7 @@
 
 #include "arguments.h"
 #include "cli/io/generate.h"
+#include "cli/io/rotation.h"
 #include "cuda/common/launch.h"
 #include "device.h"
 #include "fill.h"
@@ -37,7 +38,6 @@ using cuda::check;
 
 constexpr int replays = 9;
 constexpr std::int64_t topk = cli::generated_topk;
-constexpr std::int64_t rotary = 64;
 /// Where the index cache's half of the pool starts.
 constexpr std::size_t index_offset = std::size_t{12} << 30;
 
@@ -55,7 +55,7 @@ class LayerCalls {
         calls_(layer_calls(s)),
         qkv_(random_values(DType::bf16, static_cast<std::size_t>(calls_ * s.tokens * s.row()), 5)),
         norms_(random_values(DType::bf16, head_dim, 7)),
-        cos_sin_(rotation_table(s)),
+        cos_sin_(cli::rotation_table(s.rotated_positions())),
         positions_(layer_positions(s)),
         q_(values(s.hq) * 2),
         index_q_(values(s.heads()) * size_of(s.index)),
@@ -73,8 +73,8 @@ class LayerCalls {
     const auto norm = ConstTensor::dense(norms_.data(), DType::bf16, {head_dim}, device);
     WriteCacheArgs& w = args_.write;
     w.positions = ConstTensor::dense(positions_.data(), DType::i64, {s.tokens}, device);
-    w.cos_sin =
-        ConstTensor::dense(cos_sin_.data(), DType::f32, {s.rotated_positions(), rotary}, device);
+    w.cos_sin = ConstTensor::dense(cos_sin_.data(), DType::f32,
+                                   {s.rotated_positions(), cli::rotary_elements}, device);
     w.q_norm = w.k_norm = w.index_q_norm = w.index_k_norm = norm;
     w.q_out = Tensor::dense(q_.data(), DType::bf16, {s.tokens, s.hq, head_dim}, device);
     w.kv_cache = KVCache(kv_layer_view(caches.pool.data(), s.kv, KVLayout::LBHNC,
@@ -206,12 +206,6 @@ Json cell_of(const LayerShape& s) {
             {"index", name(s.index)}, {"tokens", s.tokens},   {"context", s.context},
             {"bytes", layer_bytes(s)}};
   return cell;
-}
-
-void set_time(Json& cell, const GraphTime& time) {
-  cell["us"] = time.median;
-  cell["fastest_us"] = time.fastest;
-  cell["slowest_us"] = time.slowest;
 }
 
 /// write_cache or copy_pages.

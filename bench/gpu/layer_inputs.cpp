@@ -2,7 +2,6 @@
 #include "layer_inputs.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "cli/io/generate.h"
 
@@ -140,21 +139,6 @@ std::vector<std::int64_t> layer_positions(const LayerShape& s) {
     positions.push_back(s.whole() ? s.context - 1 : t % s.rotated_positions());
   }
   return positions;
-}
-
-std::vector<float> rotation_table(const LayerShape& s) {
-  constexpr std::int64_t pairs = 32;
-  const std::int64_t positions = s.rotated_positions();
-  std::vector<float> table(static_cast<std::size_t>(positions * 2 * pairs));
-  for (std::int64_t i = 0; i < pairs; ++i) {
-    const double frequency = std::pow(5e6, -static_cast<double>(i) / static_cast<double>(pairs));
-    for (std::int64_t p = 0; p < positions; ++p) {
-      const double angle = static_cast<double>(p) * frequency;
-      table[p * 2 * pairs + i] = static_cast<float>(std::cos(angle));
-      table[p * 2 * pairs + pairs + i] = static_cast<float>(std::sin(angle));
-    }
-  }
-  return table;
 }
 
 std::vector<std::int64_t> copied_pairs(const LayerShape& s, int call) {

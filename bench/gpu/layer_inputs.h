@@ -60,8 +60,6 @@ struct LayerTables {
 LayerTables layer_tables(const LayerShape& shape, int call);
 /// [tokens]: of a step the last key's, of a write any.
 std::vector<std::int64_t> layer_positions(const LayerShape& shape);
-/// [rotated_positions, 64] as MiniMax-M3 rotates: theta 5e6 over 64 elements.
-std::vector<float> rotation_table(const LayerShape& shape);
 /// Pairs [tokens, 2] of a call: no page is twice in them.
 std::vector<std::int64_t> copied_pairs(const LayerShape& shape, int call);
 

@@ -114,9 +114,7 @@ Json measure(const PrefillShape& s, const RealSelection* real, const Memory& poo
       time_graph(stream, calls_of_a_graph, replays, Edges::full, [&](int i) { calls(i); });
   Json cell = cell_of(s, rows);
   const double tflops = 1e-6 * cell.at("useful_flops").get<double>() / time.median;
-  cell["us"] = time.median;
-  cell["fastest_us"] = time.fastest;
-  cell["slowest_us"] = time.slowest;
+  set_time(cell, time);
   cell["tflops"] = tflops;
   cell["host_us"] = host_time(stream, [&](int i) { calls(i % calls_of_a_graph); });
   cell["backend"] = last_backend();

@@ -58,6 +58,16 @@ def _torch_workspace(like: Any, size: Any, args: tuple[Any, ...], stream: Any) -
         return torch.empty(call(size, args, ()), dtype=torch.uint8, device=like.device)
 
 
+def _run(
+    op: Any, size: Any, like: Any, args: tuple[Any, ...], rest: tuple[Any, ...], outputs: Any
+) -> None:
+    """``op(*args, *rest)``, where `rest` is the workspace, its cap and the stream."""
+    workspace, cap, stream = rest
+    if stream is not None and workspace is None:
+        workspace = _torch_workspace(like, size, (*args, None, cap, stream), stream)
+    call(op, (*args, workspace, cap, stream), outputs)
+
+
 def attend(
     q: Any,
     kv_cache: Any,
@@ -199,11 +209,8 @@ def index_blocks(
     args = (index_q, index_cache, *(batch._args or batch.packed()), out, init_blocks, local_blocks,
             reduce_heads, exact)
     # fmt: on
-    if stream is not None and workspace is None:
-        workspace = _torch_workspace(
-            index_q, lib.index_blocks_workspace_size, (*args, None, workspace_cap, stream), stream
-        )
-    call(lib.index_blocks, (*args, workspace, workspace_cap, stream), _INDEX_OUTPUTS)
+    rest = (workspace, workspace_cap, stream)
+    _run(lib.index_blocks, lib.index_blocks_workspace_size, index_q, args, rest, _INDEX_OUTPUTS)
     return out
 
 
@@ -263,11 +270,8 @@ def index_scores(
             index_q, (index_q.shape[1], blocks, batch.num_actual_tokens), "float32", "out"
         )
     args = (index_q, index_cache, *(batch._args or batch.packed()), out, exact)
-    if stream is not None and workspace is None:
-        workspace = _torch_workspace(
-            index_q, lib.index_scores_workspace_size, (*args, None, workspace_cap, stream), stream
-        )
-    call(lib.index_scores, (*args, workspace, workspace_cap, stream), _INDEX_OUTPUTS)
+    rest = (workspace, workspace_cap, stream)
+    _run(lib.index_scores, lib.index_scores_workspace_size, index_q, args, rest, _INDEX_OUTPUTS)
     return out
 
 
@@ -320,11 +324,8 @@ def select_blocks(
         heads = 1 if reduce_heads else scores.shape[0]
         out = empty_like(scores, (num_tokens, heads, topk), "int32", "out")
     args = (scores, valid_blocks, out, num_tokens, init_blocks, local_blocks, reduce_heads)
-    if stream is not None and workspace is None:
-        workspace = _torch_workspace(
-            scores, lib.select_blocks_workspace_size, (*args, None, workspace_cap, stream), stream
-        )
-    call(lib.select_blocks, (*args, workspace, workspace_cap, stream), _SELECT_OUTPUTS)
+    rest = (workspace, workspace_cap, stream)
+    _run(lib.select_blocks, lib.select_blocks_workspace_size, scores, args, rest, _SELECT_OUTPUTS)
     return out
 
 
@@ -492,38 +493,16 @@ def merge_states(
     return out, lse_out
 
 
-def _layer_args(
-    qkv: Any,
-    positions: Any,
-    cos_sin: Any,
-    batch: BatchMetadata,
-    *,
-    index_batch: BatchMetadata | None,
-    q_norm: Any,
-    k_norm: Any,
-    index_q_norm: Any,
-    index_k_norm: Any,
-    slot_mapping: Any,
-    index_slot_mapping: Any,
-    kv_cache: Any,
-    index_cache: Any,
-    q_out: Any,
-    index_q_out: Any,
-    selection: Any,
-    out: Any,
-    lse_out: Any,
-    init_blocks: int,
-    local_blocks: int,
-    reduce_heads: bool,
-    exact: bool,
-    norm_eps: float,
-    softmax_scale: float,
-    k_scale: Any,
-    v_scale: Any,
-    kv_dtype: str | None,
-    causal: bool,
-    invariant: bool,
-) -> tuple[Any, ...]:
+# fmt: off
+def _layer_args(qkv: Any, positions: Any, cos_sin: Any, batch: Any, index_batch: Any, q_norm: Any,
+                k_norm: Any, index_q_norm: Any, index_k_norm: Any, slot_mapping: Any,
+                index_slot_mapping: Any, kv_cache: Any, index_cache: Any, q_out: Any,
+                index_q_out: Any, selection: Any, out: Any, lse_out: Any, init_blocks: Any,
+                local_blocks: Any, reduce_heads: Any, exact: Any, norm_eps: Any, softmax_scale: Any,
+                k_scale: Any, v_scale: Any, kv_dtype: Any, causal: Any,
+                invariant: Any) -> tuple[Any, ...]:
+    """The packed arguments of a layer step up to the workspace."""
+    # fmt: on
     k, v = _split(kv_cache)
     index_batch = batch if index_batch is None else index_batch
     # fmt: off
@@ -593,42 +572,15 @@ def layer_step(
         selection = empty_like(qkv, (batch.num_actual_tokens, heads, topk), "int32", "selection")
     if out is None:
         out = empty_like(qkv, (batch.num_actual_tokens, *q_out.shape[1:]), None, "out")
-    args = _layer_args(
-        qkv,
-        positions,
-        cos_sin,
-        batch,
-        index_batch=index_batch,
-        q_norm=q_norm,
-        k_norm=k_norm,
-        index_q_norm=index_q_norm,
-        index_k_norm=index_k_norm,
-        slot_mapping=slot_mapping,
-        index_slot_mapping=index_slot_mapping,
-        kv_cache=kv_cache,
-        index_cache=index_cache,
-        q_out=q_out,
-        index_q_out=index_q_out,
-        selection=selection,
-        out=out,
-        lse_out=lse_out,
-        init_blocks=init_blocks,
-        local_blocks=local_blocks,
-        reduce_heads=reduce_heads,
-        exact=exact,
-        norm_eps=norm_eps,
-        softmax_scale=softmax_scale,
-        k_scale=k_scale,
-        v_scale=v_scale,
-        kv_dtype=kv_dtype,
-        causal=causal,
-        invariant=invariant,
-    )
-    if stream is not None and workspace is None:
-        workspace = _torch_workspace(
-            qkv, lib.layer_step_workspace_size, (*args, None, workspace_cap, stream), stream
-        )
-    call(lib.layer_step, (*args, workspace, workspace_cap, stream), _LAYER_OUTPUTS)
+    # fmt: off
+    args = _layer_args(qkv, positions, cos_sin, batch, index_batch, q_norm, k_norm, index_q_norm,
+                       index_k_norm, slot_mapping, index_slot_mapping, kv_cache, index_cache, q_out,
+                       index_q_out, selection, out, lse_out, init_blocks, local_blocks,
+                       reduce_heads, exact, norm_eps, softmax_scale, k_scale, v_scale, kv_dtype,
+                       causal, invariant)
+    # fmt: on
+    rest = (workspace, workspace_cap, stream)
+    _run(lib.layer_step, lib.layer_step_workspace_size, qkv, args, rest, _LAYER_OUTPUTS)
     return out
 
 
@@ -666,35 +618,11 @@ def layer_step_workspace_size(
     workspace_cap: int | None = None,
 ) -> int:
     """Bytes of workspace that `layer_step` needs for these arguments."""
-    args = _layer_args(
-        qkv,
-        positions,
-        cos_sin,
-        batch,
-        index_batch=index_batch,
-        q_norm=q_norm,
-        k_norm=k_norm,
-        index_q_norm=index_q_norm,
-        index_k_norm=index_k_norm,
-        slot_mapping=slot_mapping,
-        index_slot_mapping=index_slot_mapping,
-        kv_cache=kv_cache,
-        index_cache=index_cache,
-        q_out=q_out,
-        index_q_out=index_q_out,
-        selection=selection,
-        out=out,
-        lse_out=lse_out,
-        init_blocks=init_blocks,
-        local_blocks=local_blocks,
-        reduce_heads=reduce_heads,
-        exact=exact,
-        norm_eps=norm_eps,
-        softmax_scale=softmax_scale,
-        k_scale=k_scale,
-        v_scale=v_scale,
-        kv_dtype=kv_dtype,
-        causal=causal,
-        invariant=invariant,
-    )
+    # fmt: off
+    args = _layer_args(qkv, positions, cos_sin, batch, index_batch, q_norm, k_norm, index_q_norm,
+                       index_k_norm, slot_mapping, index_slot_mapping, kv_cache, index_cache, q_out,
+                       index_q_out, selection, out, lse_out, init_blocks, local_blocks,
+                       reduce_heads, exact, norm_eps, softmax_scale, k_scale, v_scale, kv_dtype,
+                       causal, invariant)
+    # fmt: on
     return call(lib.layer_step_workspace_size, (*args, None, workspace_cap, None), ())

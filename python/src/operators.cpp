@@ -112,6 +112,21 @@ struct Call {
   std::optional<Workspace> workspace;
 };
 
+Device device_of(const AttendArgs& args) { return args.q.device; }
+Device device_of(const IndexArgs& args) { return args.index_q.device; }
+Device device_of(const IndexScoresArgs& args) { return args.index_q.device; }
+Device device_of(const SelectArgs& args) { return args.scores.device; }
+Device device_of(const LayerStepArgs& args) { return args.write.qkv.device; }
+
+/// What ends an operator's arguments: workspace, its cap and the stream.
+template <class Args>
+void read_rest(Arguments& in, Call<Args>& call) {
+  call.workspace = in.workspace();
+  call.args.workspace_cap = in.workspace_cap();
+  call.args.stream = in.stream(device_of(call.args));
+  in.done();
+}
+
 Call<AttendArgs> read_attend(Arguments& in) {
   Call<AttendArgs> call;
   AttendArgs& args = call.args;
@@ -128,10 +143,7 @@ Call<AttendArgs> read_attend(Arguments& in) {
   args.invariant = in.flag("invariant", args.invariant);
   args.kv_shard.rank = static_cast<int>(in.integer("kv_shard[0]"));
   args.kv_shard.world = static_cast<int>(in.integer("kv_shard[1]", 1));
-  call.workspace = in.workspace();
-  args.workspace_cap = in.workspace_cap();
-  args.stream = in.stream(args.q.device);
-  in.done();
+  read_rest(in, call);
   return call;
 }
 
@@ -144,10 +156,7 @@ Call<IndexArgs> read_index_blocks(Arguments& in) {
   args.selection = in.tensor("selection");
   args.rule = in.rule();
   args.exact = in.flag("exact", args.exact);
-  call.workspace = in.workspace();
-  args.workspace_cap = in.workspace_cap();
-  args.stream = in.stream(args.index_q.device);
-  in.done();
+  read_rest(in, call);
   return call;
 }
 
@@ -159,10 +168,7 @@ Call<IndexScoresArgs> read_index_scores(Arguments& in) {
   args.batch = in.batch();
   args.scores = in.tensor("scores");
   args.exact = in.flag("exact", args.exact);
-  call.workspace = in.workspace();
-  args.workspace_cap = in.workspace_cap();
-  args.stream = in.stream(args.index_q.device);
-  in.done();
+  read_rest(in, call);
   return call;
 }
 
@@ -174,10 +180,7 @@ Call<SelectArgs> read_select_blocks(Arguments& in) {
   args.selection = in.tensor("selection");
   args.num_tokens = in.integer("num_tokens", args.valid_blocks.shape[0]);
   args.rule = in.rule();
-  call.workspace = in.workspace();
-  args.workspace_cap = in.workspace_cap();
-  args.stream = in.stream(args.scores.device);
-  in.done();
+  read_rest(in, call);
   return call;
 }
 
@@ -231,12 +234,6 @@ template <class Args>
 Workspace& workspace_of(Args& args) {
   return args.workspace;
 }
-Device device_of(const AttendArgs& args) { return args.q.device; }
-Device device_of(const IndexArgs& args) { return args.index_q.device; }
-Device device_of(const IndexScoresArgs& args) { return args.index_q.device; }
-Device device_of(const SelectArgs& args) { return args.scores.device; }
-Device device_of(const LayerStepArgs& args) { return args.write.qkv.device; }
-
 template <class Args>
 void run(Call<Args> call, void (*op)(const Args&)) {
   with_workspace(call.args, workspace_of(call.args), call.workspace, device_of(call.args), op);

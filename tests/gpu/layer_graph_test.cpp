@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cli/io/generate.h"
+#include "cli/io/rotation.h"
 #include "cli/place.h"
 #include "common/numeric.h"
 #include "cuda/place/place.h"
@@ -28,7 +29,6 @@ using cli::PlacedBuffer;
 using cli::SplitMix64;
 
 constexpr std::int64_t topk = 16;
-constexpr std::int64_t rotary = 64;
 constexpr std::int64_t max_positions = 8192;
 
 /// A bucket: what a capture fixes.
@@ -77,7 +77,7 @@ class Step {
         b_(b),
         qkv_(place, bytes(b.tokens() * b.row(), DType::bf16)),
         norms_(place, bytes(4 * head_dim, DType::bf16)),
-        cos_sin_(place, bytes(max_positions * rotary, DType::f32)),
+        cos_sin_(place, cli::rotation_table(max_positions)),
         positions_(place, bytes(b.tokens(), DType::i64)),
         slots_(place, bytes(b.tokens(), DType::i64)),
         index_slots_(place, bytes(b.tokens(), DType::i64)),
@@ -90,16 +90,6 @@ class Step {
     SplitMix64 random(11);
     fill(norms_, DType::bf16, random);
     norms_.upload();
-    for (std::int64_t p = 0; p < max_positions; ++p) {
-      for (std::int64_t i = 0; i < rotary / 2; ++i) {
-        const double angle =
-            static_cast<double>(p) * std::pow(5e6, -static_cast<double>(i) / (rotary / 2));
-        cos_sin_.host_as<float>()[p * rotary + i] = static_cast<float>(std::cos(angle));
-        cos_sin_.host_as<float>()[p * rotary + rotary / 2 + i] =
-            static_cast<float>(std::sin(angle));
-      }
-    }
-    cos_sin_.upload();
   }
 
   /// Other rows, lengths, pages and scales; the last decode requests become padding, prefill
@@ -146,7 +136,7 @@ class Step {
     const std::int64_t tokens = b_.tokens();
     a.write.qkv = qkv_.view(DType::bf16, {tokens, b_.row()});
     a.write.positions = positions_.view(DType::i64, {tokens});
-    a.write.cos_sin = cos_sin_.view(DType::f32, {max_positions, rotary});
+    a.write.cos_sin = cos_sin_.view(DType::f32, {max_positions, cli::rotary_elements});
     const Tensor norms = norms_.view(DType::bf16, {4, head_dim});
     ConstTensor* const weights[] = {&a.write.q_norm, &a.write.k_norm, &a.write.index_q_norm,
                                     &a.write.index_k_norm};
@@ -217,7 +207,9 @@ class Step {
 
   Place& place_;
   Bucket b_;
-  PlacedBuffer qkv_, norms_, cos_sin_, positions_, slots_, index_slots_;
+  PlacedBuffer qkv_, norms_;
+  cli::PlacedVector<float> cos_sin_;
+  PlacedBuffer positions_, slots_, index_slots_;
   PlacedBuffer lengths_, table_, index_table_, begins_, contexts_, scales_;
 };
 

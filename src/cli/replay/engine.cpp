@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstring>
 #include <utility>
 
+#include "cli/io/rotation.h"
 #include "cli/replay/digest.h"
 #include "common/numeric.h"
 
@@ -16,8 +16,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* layer_name = "layers.0.attn";
-constexpr double rope_theta = 5e6;
-constexpr std::int64_t rotary_pairs = 32;
 // Where layers are interleaved, this is one of two, so that its strides are not those of a lone
 // layer.
 constexpr std::int64_t interleaved_layers = 2;
@@ -67,7 +65,7 @@ Engine::Engine(const EngineConfig& config, Place& place)
   metadata_[layer_name];
   allocate();
   fill_caches_with_nan();
-  build_rotary_table();
+  cos_sin_ = {place_, cli::rotation_table(config.max_seq_len)};
   for (std::size_t i = 0; i < norms_.size(); ++i) {
     norms_[i] = {place_, activations_.norm_weight(i)};
   }
@@ -125,21 +123,6 @@ void Engine::fill_caches_with_nan() {
       }
     }
   }
-}
-
-void Engine::build_rotary_table() {
-  std::vector<float> table(static_cast<std::size_t>(config_.max_seq_len * 2 * rotary_pairs));
-  for (std::int64_t i = 0; i < rotary_pairs; ++i) {
-    const double frequency =
-        std::pow(rope_theta, -static_cast<double>(i) / static_cast<double>(rotary_pairs));
-    for (std::int64_t p = 0; p < config_.max_seq_len; ++p) {
-      const double angle = static_cast<double>(p) * frequency;
-      float* row = table.data() + p * 2 * rotary_pairs;
-      row[i] = static_cast<float>(std::cos(angle));
-      row[rotary_pairs + i] = static_cast<float>(std::sin(angle));
-    }
-  }
-  cos_sin_ = {place_, std::move(table)};
 }
 
 void Engine::load_arrays(const StepPlan& plan) {
@@ -229,7 +212,7 @@ StepTensors Engine::views(bool on_host) const {
   WriteCacheArgs& w = t.write;
   w.qkv = view(rows_, type, {c.max_tokens, s.row_elements()});
   w.positions = numbers(positions_, DType::i64, {c.max_tokens});
-  w.cos_sin = numbers(cos_sin_, DType::f32, {c.max_seq_len, 2 * rotary_pairs});
+  w.cos_sin = numbers(cos_sin_, DType::f32, {c.max_seq_len, cli::rotary_elements});
   ConstTensor* const norms[] = {&w.q_norm, &w.k_norm, &w.index_q_norm, &w.index_k_norm};
   for (std::size_t i = 0; i < norms_.size(); ++i) {
     *norms[i] = numbers(norms_[i], type, {head_dim});

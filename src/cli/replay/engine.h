@@ -121,7 +121,6 @@ class Engine {
   void fill_caches_with_nan();
   StepTensors views(bool on_host) const;
   void fetch(const StepItem& item, std::int64_t token) const;
-  void build_rotary_table();
   void load_arrays(const StepPlan& plan);
   void draw_rows(const StepPlan& plan, std::span<const Content> contents);
   void build_metadata(const StepPlan& plan);

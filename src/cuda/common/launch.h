@@ -52,7 +52,7 @@ void launch(const char* op, void (*kernel)(Params), std::int64_t items, int thre
 }
 
 /// The same for a kernel that may set itself up while the one before ends
-/// (cudaGridDependencySynchronize), with `shared_bytes` of dynamic shared memory.
+/// (meet_dependencies), with `shared_bytes` of dynamic shared memory.
 template <class Params>
 void launch_dependent(const char* op, void (*kernel)(Params), std::int64_t items, int threads,
                       std::size_t shared_bytes, Stream stream, const Params& params) {

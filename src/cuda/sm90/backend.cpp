@@ -5,7 +5,7 @@
 
 #include "cuda/common/call_on_device.h"
 #include "cuda/common/device.h"
-#include "cuda/sm90/common/devices.h"
+#include "cuda/common/devices.h"
 #include "cuda/sm90/common/reasons.h"
 #include "cuda/sm90/decode/decode.h"
 #include "cuda/sm90/index/index.h"
@@ -113,9 +113,8 @@ class Sm90Backend final : public Backend {
       return {"the tensors' device has no compute capability 9.0"};
     }
     Reasons all = reasons();
-    if (device.index >= sm90::max_devices) {
-      all.push_back("the sm90 kernels serve the first " + std::to_string(sm90::max_devices) +
-                    " devices");
+    if (device.index >= max_devices) {
+      all.push_back("the sm90 kernels serve the first " + std::to_string(max_devices) + " devices");
     }
     return all;
   }

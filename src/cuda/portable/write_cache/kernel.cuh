@@ -158,8 +158,8 @@ class HeadPair {
     if (here_) f.high.template load<rows>(from_ + half_rotary * size_of(in));
   }
 
-  /// Weights and scale. Weights wait in shared memory: registers are short, and 1,024 threads a SM
-  /// bring more pages than 768 (95 µs instead of 108 for 8,192 tokens of 64/4 heads, H200).
+  /// Weights and scale. Weights wait in shared memory: in registers, of which a thread has 64 at
+  /// four CTAs a SM, they would be spilled.
   __device__ void prepare() {
     scale_ = part_.scale.value();
     if (!normed()) return;
@@ -245,7 +245,7 @@ __global__ __launch_bounds__(write_threads, write_ctas_per_sm) void write_kernel
   const int warp = static_cast<int>(blockIdx.x) * write_warps +
                    __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / warp_size, 0);
   // Warps past the last whole row of pairs have nothing to do.
-  const int step = max(static_cast<int>(gridDim.x) * write_warps / p.pairs, 1);
+  const int step = static_cast<int>(gridDim.x) * write_warps / p.pairs;
   if (warp >= step * p.pairs) return;
   int pair = warp % p.pairs, i = 0;
   for (; pair >= p.parts[i].pairs(); ++i) pair -= p.parts[i].pairs();

@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include "cuda/common/device.h"
+#include "cuda/common/devices.h"
 #include "cuda/common/launch.h"
 #include "cuda/portable/operators.h"
 #include "cuda/portable/write_cache/kernel.cuh"
@@ -38,19 +39,38 @@ WriteKernel kernel_of(DType in, bool aligned) {
                  : write_kernel<DType::f16, Rows::unaligned>;
 }
 
+/// What a launch depends on of a device.
+struct Traits {
+  int sms = 0;
+  bool has_dependent_launch = false;
+};
+
+Traits find_traits(const char* op, int device) {
+  Traits found;
+  check(cudaDeviceGetAttribute(&found.sms, cudaDevAttrMultiProcessorCount, device), op,
+        "cudaDeviceGetAttribute");
+  found.has_dependent_launch = capability(device) >= first_with_dependent_launch;
+  return found;
+}
+
+/// Asked once for each device that notes have room for.
+Traits traits_of(const char* op, int device) {
+  static DeviceNotes<Traits> notes;
+  if (device >= max_devices) return find_traits(op, device);
+  return notes.of(device, [op](int asked) { return find_traits(op, asked); });
+}
+
 void launch_rows(const char* op, const ConstTensor& rows, Stream stream, const WriteParams& p) {
   if (p.tokens == 0 || p.pairs == 0) return;
-  int sms = 0;
-  check(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, rows.device.index), op,
-        "cudaDeviceGetAttribute");
+  const Traits traits = traits_of(op, rows.device.index);
   const auto ctas_of = [](std::int64_t warps) { return (warps + write_warps - 1) / write_warps; };
   // One wave of CTAs at most, whose warps take several tokens each where there are more; on any
   // device a whole row's.
   const std::int64_t ctas =
-      std::max(std::min(ctas_of(p.tokens * p.pairs), std::int64_t{sms} * write_ctas_per_sm),
+      std::max(std::min(ctas_of(p.tokens * p.pairs), std::int64_t{traits.sms} * write_ctas_per_sm),
                ctas_of(p.pairs));
   const WriteKernel kernel = kernel_of(rows.dtype, p.aligned);
-  if (capability(rows.device.index) >= first_with_dependent_launch) {
+  if (traits.has_dependent_launch) {
     launch_dependent(op, kernel, ctas, write_threads, 0, stream, p);
   } else {
     launch(op, kernel, ctas, write_threads, stream, p);

@@ -1,6 +1,7 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "cuda/common/dependency.cuh"
 #include "cuda/sm90/decode/fetch.cuh"
 #include "cuda/sm90/decode/math.cuh"
 #include "cuda/sm90/decode/queries.cuh"
@@ -45,8 +46,7 @@ __device__ inline void work_ahead(const Params& p, unsigned char* memory) {
   }
   if (warp == last_query_warp) prefetch(p, first_item(p));
   if (p.cluster > 1) ptx::arrive_cluster();
-  cudaGridDependencySynchronize();
-  cudaTriggerProgrammaticLaunchCompletion();
+  meet_dependencies();
   if (warp == list_warp) {
     run_ahead(p, Fetch<Cache, n>(p, cta));
   } else {
@@ -61,8 +61,7 @@ __device__ inline void compute(const Params& p, unsigned char* memory) {
   const Cta<n> cta(p, memory);
   const int first = first_item(p), step = item_step(p);
   if (p.cluster > 1) ptx::arrive_cluster();
-  cudaGridDependencySynchronize();
-  cudaTriggerProgrammaticLaunchCompletion();
+  meet_dependencies();
   Math<Cache, n> math(p, cta);
   int parity = 0;
   for (int i = first; i < p.items; i += step) {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "cuda/common/devices.h"
 #include "cuda/common/launch.h"
-#include "cuda/sm90/common/devices.h"
 #include "cuda/sm90/decode/kernel.cuh"
 #include "cuda/sm90/decode/launch.h"
 

@@ -1,4 +1,5 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#include "cuda/common/dependency.cuh"
 #include "cuda/common/launch.h"
 #include "cuda/sm90/index/launch.h"
 #include "cuda/sm90/index/plan.h"
@@ -13,8 +14,7 @@ constexpr int threads = 256;
 
 /// A CTA a row.
 __global__ __launch_bounds__(threads) void fill_kernel(const ScoreParams p) {
-  cudaGridDependencySynchronize();
-  cudaTriggerProgrammaticLaunchCompletion();
+  meet_dependencies();
   for (std::int64_t row = blockIdx.x; row < p.window.tokens; row += gridDim.x) {
     const RowPlace place = find_row(p.batch, p.window.first_token + row);
     const std::int64_t first = min(pages_of(place.visible), p.scores.blocks);

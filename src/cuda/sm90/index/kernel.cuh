@@ -1,6 +1,7 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "cuda/common/dependency.cuh"
 #include "cuda/sm90/index/fetch.cuh"
 #include "cuda/sm90/index/math.cuh"
 #include "cuda/sm90/index/row_math.cuh"
@@ -29,8 +30,7 @@ __global__ __launch_bounds__(Team<n>::threads, Team<n>::ctas) void score_kernel(
     Fetch<Keys, n>(p, cta).prepare();
     cta.init_barriers(p.slots);
   }
-  cudaGridDependencySynchronize();
-  cudaTriggerProgrammaticLaunchCompletion();
+  meet_dependencies();
   if constexpr (!keeps_lists) count_units(p, cta.shared.bucket_units);
   __syncthreads();
   if (warp >= fetch_warp) {

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "cuda/common/devices.h"
 #include "cuda/common/launch.h"
-#include "cuda/sm90/common/devices.h"
 #include "cuda/sm90/index/kernel.cuh"
 #include "cuda/sm90/index/launch.h"
 

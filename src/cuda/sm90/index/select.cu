@@ -1,6 +1,7 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
+#include "cuda/common/dependency.cuh"
 #include "cuda/common/launch.h"
 #include "cuda/sm90/index/launch.h"
 #include "cuda/sm90/index/plan.h"
@@ -333,10 +334,7 @@ __device__ inline std::int64_t valid_blocks(const SelectParams& p, std::int64_t 
 }
 
 /// After that the call behind may set itself up.
-__device__ inline void wait_for_calls_before() {
-  cudaGridDependencySynchronize();
-  cudaTriggerProgrammaticLaunchCompletion();
-}
+__device__ inline void wait_for_calls_before() { meet_dependencies(); }
 
 /// CTAs of a SM that registers are kept low for. Many rows hide each other's waiting; a CTA of a
 /// few is to find room beside two of the score kernel's with few columns.

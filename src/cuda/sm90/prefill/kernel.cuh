@@ -1,6 +1,7 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "cuda/common/dependency.cuh"
 #include "cuda/sm90/prefill/fetch.cuh"
 #include "cuda/sm90/prefill/math.cuh"
 #include "cuda/sm90/prefill/tile.cuh"
@@ -23,8 +24,7 @@ __global__ __launch_bounds__(Team<type>::threads,
   constexpr int fetch_warp = math_warps, list_warp = fetch_warp + 1, widen_warp = list_warp + 1;
   if (warp == fetch_warp) cta.init_barriers();
   __syncthreads();
-  cudaGridDependencySynchronize();
-  cudaTriggerProgrammaticLaunchCompletion();
+  meet_dependencies();
   if (warp >= math_warps) {
     ptx::keep_registers<Team<type>::ahead_registers>();
     if (warp == fetch_warp) Fetch<type>(p, cta).run();

@@ -6,8 +6,9 @@
 /// \file
 /// What a process notes about each of its devices.
 
-namespace msa::cuda::sm90 {
+namespace msa::cuda {
 
+/// Devices that notes have room for.
 inline constexpr int max_devices = 64;
 
 /// Something that is found out once for each device.
@@ -25,4 +26,4 @@ class DeviceNotes {
   std::once_flag once_[max_devices];
 };
 
-}  // namespace msa::cuda::sm90
+}  // namespace msa::cuda
