@@ -333,9 +333,6 @@ __device__ inline std::int64_t valid_blocks(const SelectParams& p, std::int64_t 
   return min(max(valid, std::int64_t{0}), p.scores.blocks);
 }
 
-/// After that the call behind may set itself up.
-__device__ inline void wait_for_calls_before() { meet_dependencies(); }
-
 /// CTAs of a SM that registers are kept low for. Many rows hide each other's waiting; a CTA of a
 /// few is to find room beside two of the score kernel's with few columns.
 template <int parts, int sharing>
@@ -351,7 +348,7 @@ __global__ __launch_bounds__(threads, ctas_of_sm<parts, sharing>) void select_ke
   const int share = warp % sharing;
   // A score kernel lets this one begin when the calls before it have ended: lengths may be read.
   bool waited = !p.after_scores;
-  if (waited) wait_for_calls_before();
+  if (waited) meet_dependencies();
   constexpr int cta_tokens = warps / sharing;
   // CTA by CTA the lists of some tokens; no 64-bit number is divided.
   const auto lists = static_cast<unsigned>(p.selection.lists);
@@ -370,7 +367,7 @@ __global__ __launch_bounds__(threads, ctas_of_sm<parts, sharing>) void select_ke
     __syncthreads();
     const std::int64_t valid = s.valid[warp / sharing];
     __syncthreads();  // it may be written again, and so may the lists of the item before
-    if (!waited) wait_for_calls_before();
+    if (!waited) meet_dependencies();
     waited = true;
     if (token >= p.window.tokens) continue;
     const int topk = p.selection.topk;
