@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "cuda/common/ptx/operand.h"
+
 /// \file
 /// wgmma, the warpgroup matrix product of SM90: D[64, n] += A[64, 16] · B[16, n], f32 sums of exact
 /// products of two 16-bit types. Own text, as cuda::ptx has none.
@@ -12,9 +14,6 @@
 /// 2 c and + 1}, row g + 8, then both of columns + 8.
 
 namespace msa::cuda::ptx {
-
-/// The type of A and B.
-enum class Operand { bf16, f16 };
 
 /// The upper half of a matrix descriptor: groups 1,024 bytes apart, swizzled by 128 bytes.
 inline constexpr std::uint32_t matrix_upper = 0x40000040;

@@ -5,7 +5,7 @@
 
 #include "cuda/common/ptx/wgmma.cuh"
 #include "cuda/sm90/common/row_out.cuh"
-#include "cuda/sm90/common/widen.cuh"
+#include "cuda/common/widen.cuh"
 #include "msa/types.h"
 
 /// \file

@@ -1,7 +1,7 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "cuda/sm90/common/widen.cuh"
+#include "cuda/common/widen.cuh"
 #include "cuda/sm90/index/math_warp.cuh"
 
 /// \file
