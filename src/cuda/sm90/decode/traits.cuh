@@ -37,10 +37,10 @@ struct NarrowCache {
   }
 };
 struct E4m3Cache : NarrowCache {
-  static constexpr auto widen = sm90::widen<DType::e4m3>;
+  static constexpr auto widen = cuda::widen<DType::e4m3>;
 };
 struct E5m2Cache : NarrowCache {
-  static constexpr auto widen = sm90::widen<DType::e5m2>;
+  static constexpr auto widen = cuda::widen<DType::e5m2>;
 };
 
 }  // namespace msa::cuda::sm90::decode
