@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = sys.argv.pop(1)
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "bench"))
-from targets import INDEX, LAYER, expand, key_of  # noqa: E402
+from targets import DECODE, INDEX, LAYER, PREFILL, expand, key_of  # noqa: E402
 
 
 LOADER = importlib.machinery.SourceFileLoader("check_targets", str(ROOT / "tools/check_targets"))
@@ -332,6 +332,50 @@ class Layer(ToolTest):
         self.fails("no result   layer_step 64/4 bf16 B 64 @ 131072", [self.WRITE, self.ONE])
 
 
+class Portable(ToolTest):
+    """The part of the portable backend's kernels: three reports in one record."""
+    DECODE = {"kv": "bf16", "shard": "64/4", "m": 1, "batch": 64, "us": 70.0, "percent_of_gather": 85.0, "backend": "portable"}
+    PREFILL = {"kv": "bf16", "shard": "64/4", "queries": 8192, "context": 24576, "selection": "0.97", "us": 2000.0,
+               "tflops": 250.0, "backend": "portable"}
+    INDEX = {"products": "bf16", "m": 1, "batch": 64, "context": 32768, "us": 130.0, "percent_of_gather": 85.0, "backend": "portable"}
+
+    def run_tool(self, decode=(DECODE,), prefill=(PREFILL,), index=(INDEX,), peer_us=71.0):
+        cell = lambda case, *fields: {name: value for name, value in case.items() if name not in ("us", "backend") or name in fields}
+        peer = lambda case, name, us: {**{key: value for key, value in cell(case).items() if key not in ("tflops", "percent_of_gather")},
+                                       "peer": name, "us": us}
+        others = {"cells": [], "ratios": []}
+        targets = {
+            "decode": {**others, "peers": {"record": "p.json", "measured": ["triton"], "cells": [peer(self.DECODE, "triton", 72.0), peer(self.DECODE, "other", 1.0)]}},
+            "prefill": {**others, "peers": [peer(self.PREFILL, "triton", 2001.0), peer(self.PREFILL, "other", 1.0)]},
+            "index": {**others, "peers": {"measured": [], "cells": [peer(self.INDEX, "triton", 131.0), peer(self.INDEX, "other", 1.0)]}},
+            "portable": {"record": "r.json", "backend": "portable", "peers": {"names": ["triton"]},
+                         "decode": {"cells": [cell(self.DECODE, "us")]}, "prefill": {"cells": [cell(self.PREFILL)]},
+                         "index": {"cells": [cell(self.INDEX)]}}}
+        results = {name: {"cases": list(cases)} for name, cases in (("decode", decode), ("prefill", prefill), ("index", index))}
+        peers = {"cases": [{**peer(self.DECODE, "triton", peer_us)}]}
+        return self.run_on("portable", targets, (("r", "portable", results, None), ("p", "peers", peers, None)))
+
+    def test_shares_rates_and_times_are_met_at_their_bounds(self):
+        text = self.passes()
+        self.assertEqual(text.count("met  "), 8, text)  # of decode two and two peers, of prefill and index one and one
+        self.assertNotIn("other", text)
+
+    def test_each_is_missed_just_past_them(self):
+        self.fails("missed      decode bf16 64/4 m 1 B 64: percent_of_gather 84.9 of at least 85.0", decode=[{**self.DECODE, "percent_of_gather": 84.9}])
+        self.fails("missed      decode bf16 64/4 m 1 B 64: us 70.1 of at most 70.0", decode=[{**self.DECODE, "us": 70.1}])
+        self.fails("missed      prefill bf16 64/4 8192 @ 24576 0.97: tflops 249.9 of at least 250.0", prefill=[{**self.PREFILL, "tflops": 249.9}])
+        self.fails("missed      index bf16 4 heads m 1 B 64 @ 32768: percent_of_gather 84.9", index=[{**self.INDEX, "percent_of_gather": 84.9}])
+
+    def test_ahead_of_the_peers(self):
+        self.fails("missed      ahead of triton, bf16 64/4 m 1 B 64, same card: 70.00 of less than 69.00", peer_us=69.0)
+        self.fails("us, ahead of triton: 2002.0 of less than 2001.0", prefill=[{**self.PREFILL, "us": 2002.0}])
+        self.fails("missed      ahead of triton, bf16 4 heads m 1 B 64 @ 32768, published: 132.00 of less than 131.00", index=[{**self.INDEX, "us": 132.0}])
+
+    def test_what_another_backend_served_or_nobody_measured_fails(self):
+        self.fails("other       index bf16 4 heads m 1 B 64 @ 32768 is of backend sm90", index=[{**self.INDEX, "backend": "sm90"}])
+        self.fails("no result   prefill bf16 64/4 8192 @ 24576 0.97: tflops", prefill=())
+
+
 class Cpu(ToolTest):
     """The part of the CPU: shares of a bound, times between cells and beside a peer's."""
     CELL = {"isa": "amx", "op": "decode", "kv": "bf16", "shard": "16/1", "m": 1, "batch": [1, 8], "context": 1024, "percent": 60}
@@ -454,6 +498,15 @@ class TheTargets(unittest.TestCase):
         only = subprocess.run([pathlib.Path(BUILD) / "bench/gpu/layer_bench", "--inputs", "--only", text], check=True,
                               capture_output=True, text=True).stdout
         self.assertEqual([LAYER.text_of(LAYER.key_of(case)) for case in json.loads(only)["cases"]], [text])
+
+    def test_cells_of_the_portable_kernels_are_among_those_of_the_benchmarks(self):
+        targets = json.loads((ROOT / "bench/targets.json").read_text())["portable"]
+        for operator, kind in (("decode", DECODE), ("prefill", PREFILL), ("index", INDEX)):
+            selection = [] if operator == "index" else ["--selection", ROOT / "data/real_selection.npy"]
+            bench = json.loads(subprocess.run([pathlib.Path(BUILD) / f"bench/gpu/{operator}_bench", *selection, "--inputs"],
+                                              check=True, capture_output=True, text=True).stdout)
+            named = {key for cell in targets[operator]["cells"] for key, _ in kind.expand(cell)}
+            self.assertLessEqual(named, {kind.key_of(case) for case in bench["cases"]})
 
 
 if __name__ == "__main__":
