@@ -7,10 +7,10 @@
 #include "cuda/portable/write_cache/params.h"
 
 /// \file
-/// The kernel of write_cache and insert_cache. A warp owns two neighbouring heads of one part of a
-/// row, a team of 16 lanes each, and takes them of one token after the other: where the heads come
-/// from and go to, and their norm, is found once. It asks for the next token's before it works on
-/// those at hand.
+/// The kernel of write_cache and insert_cache. The heads of one part and of two neighbouring tokens
+/// stand in one sequence; a warp owns two neighbours in it, a team of 16 lanes each, and takes them
+/// of one pair of tokens after the other: where the heads come from and go to, and their norm, is
+/// found once. It asks for the next tokens' before it works on those at hand.
 
 namespace msa::cuda::portable {
 
@@ -113,21 +113,23 @@ struct Fetched {
   Quad low, high;
 };
 
-/// Two heads of every step-th token: what a warp works on.
+/// Two heads of every step-th token or, of a part with an odd number of heads, of two neighbours:
+/// what a warp works on.
 template <DType in, Rows rows>
 class HeadPair {
  public:
   /// `weights`: two places of the thread's own in shared memory, write_threads apart.
-  __device__ HeadPair(const WriteParams& p, const Part& part, int first_head, int token, int step,
+  __device__ HeadPair(const WriteParams& p, const Part& part, int pair, int first_token, int step,
                       float4* weights)
-      : p_(p),
-        part_(part),
-        weight_(weights),
-        token_(static_cast<std::uint32_t>(token)),
-        step_(step) {
-    const int head = first_head + static_cast<int>(threadIdx.x) % warp_size / team_lanes;
+      : p_(p), part_(part), weight_(weights), step_(step) {
+    int head = 2 * pair + static_cast<int>(threadIdx.x) % warp_size / team_lanes;
+    int token = first_token;
+    if (head >= part.heads) {
+      head -= part.heads;
+      ++token;
+    }
+    token_ = static_cast<std::uint32_t>(token);
     const int element = first_element(team_lane());
-    here_ = head < part.heads;
     from_ = part.from + token * part.from_token + head * part.from_head +
             element * static_cast<int>(size_of(in));
     to_ = part.to + head * part.to_head + element * part.to_size;
@@ -137,13 +139,14 @@ class HeadPair {
     Fetched next;
     fetch(next);
     prepare();
-    while (token_ < p_.tokens) {
+    while (__any_sync(0xffffffffu, token_ < p_.tokens)) {
       const Fetched now = next;
       const std::int64_t row = part_.slots != nullptr ? now.slot : token_;
+      const bool here = token_ < p_.tokens;
       token_ += step_;
       from_ += step_ * part_.from_token;
       fetch(next);
-      write(now, row);
+      write(now, row, here);
     }
   }
 
@@ -154,8 +157,8 @@ class HeadPair {
     if (token_ >= p_.tokens) return;
     if (p_.positions != nullptr) f.position = p_.positions[token_];
     if (part_.slots != nullptr) f.slot = part_.slots[token_];
-    if (here_) f.low.template load<rows>(from_);
-    if (here_) f.high.template load<rows>(from_ + half_rotary * size_of(in));
+    f.low.template load<rows>(from_);
+    f.high.template load<rows>(from_ + half_rotary * size_of(in));
   }
 
   /// Weights and scale. Weights wait in shared memory: in registers, of which a thread has 64 at
@@ -174,45 +177,45 @@ class HeadPair {
     weight_[write_threads] = make_float4(1 + w[0], 1 + w[1], 1 + w[2], 1 + w[3]);
   }
 
-  /// `row`: of the output, or a slot. All lanes of the warp take part, to the end: a team that left
-  /// early would go through the next token on its own, and the warp twice.
-  __device__ void write(const Fetched& f, std::int64_t row) const {
+  /// `row`: of the output, or a slot; `here`: whether the team has a token. All lanes of the warp
+  /// take part, to the end: a team that left early would go through the next token on its own, and
+  /// the warp twice.
+  __device__ void write(const Fetched& f, std::int64_t row, bool here) const {
     // Negative ones are past every end as unsigned numbers.
-    if (p_.positions != nullptr &&
-        static_cast<std::uint64_t>(f.position) >= static_cast<std::uint64_t>(p_.max_position)) {
-      return;
-    }
-    if (static_cast<std::uint64_t>(row) >= static_cast<std::uint64_t>(part_.row_count)) return;
+    here = here &&
+           (p_.positions == nullptr ||
+            static_cast<std::uint64_t>(f.position) < static_cast<std::uint64_t>(p_.max_position)) &&
+           static_cast<std::uint64_t>(row) < static_cast<std::uint64_t>(part_.row_count);
     Rotation rotation;
-    const bool rotates = normed() && team_lane() < team_lanes / 2;
+    const bool rotates = here && normed() && team_lane() < team_lanes / 2;
     if (rotates) rotation.load<rows>(p_, f.position, team_lane());
     char* const to =
         to_ + (row >> part_.page_shift) * part_.to_page + (row & part_.page_mask) * part_.to_token;
     if (!normed() && part_.to_type == in && scale_ == 1.0f) {
-      if (here_) f.low.template store<rows>(to);  // every bit pattern as it is, a NaN's too
-      if (here_) f.high.template store<rows>(to + half_rotary * size_of(in));
+      if (here) f.low.template store<rows>(to);  // every bit pattern as it is, a NaN's too
+      if (here) f.high.template store<rows>(to + half_rotary * size_of(in));
       return;
     }
     LaneHead head;
     f.low.template widen<in>(head.low);
     f.high.template widen<in>(head.high);
-    if (normed()) normalize(head);
+    if (normed()) normalize(head, here);
     if (rotates) rotation.apply(head, p_.cos_sin_type);
     if (scale_ != 1.0f) {
       for (float& x : head.low) x /= scale_;
       for (float& x : head.high) x /= scale_;
     }
-    if (here_) store_head<rows>(part_.to_type, head, to);
+    if (here) store_head<rows>(part_.to_type, head, to);
   }
 
   /// Gemma RMSNorm. All lanes of the warp take part.
-  __device__ void normalize(LaneHead& head) const {
+  __device__ void normalize(LaneHead& head, bool here) const {
     float squares = 0;
     for (float x : head.low) squares = fmaf(x, x, squares);
     for (float x : head.high) squares = fmaf(x, x, squares);
     const float mean = team_sum(squares) * (1.0f / head_dim) + p_.eps;
     NormFactor factor{1, rsqrtf(mean)};
-    if (__any_sync(0xffffffffu, here_ && !is_usual(mean))) {
+    if (__any_sync(0xffffffffu, here && !is_usual(mean))) {
       const NormFactor exact = unusual_factor(head, p_.eps);
       if (!is_usual(mean)) factor = exact;
       for (float& x : head.low) x *= factor.first;
@@ -229,7 +232,6 @@ class HeadPair {
   const WriteParams& p_;
   const Part& part_;
   float4* weight_;       // 1 + w of the lane's elements
-  bool here_;            // whether the team has a head
   std::uint32_t token_;  // room for a step past the last, 2^31 − 1
   int step_;
   const char* from_;  // of the current token, at the lane's first element
@@ -244,12 +246,13 @@ __global__ __launch_bounds__(write_threads, write_ctas_per_sm) void write_kernel
   // The same in all lanes, and known to be so: what depends on it is computed once a warp.
   const int warp = static_cast<int>(blockIdx.x) * write_warps +
                    __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / warp_size, 0);
-  // Warps past the last whole row of pairs have nothing to do.
+  // Warps past the last whole two tokens have nothing to do.
   const int step = static_cast<int>(gridDim.x) * write_warps / p.pairs;
   if (warp >= step * p.pairs) return;
   int pair = warp % p.pairs, i = 0;
   for (; pair >= p.parts[i].pairs(); ++i) pair -= p.parts[i].pairs();
-  HeadPair<in, rows> heads(p, p.parts[i], 2 * pair, warp / p.pairs, step, weights + threadIdx.x);
+  HeadPair<in, rows> heads(p, p.parts[i], pair, 2 * (warp / p.pairs), 2 * step,
+                           weights + threadIdx.x);
   meet_dependencies();
   heads.run();
 }

@@ -39,8 +39,8 @@ struct Part {
   Norm norm;
   ScaleView scale;
 
-  /// A warp takes two heads.
-  MSA_HOST_DEVICE constexpr int pairs() const { return (heads + 1) / 2; }
+  /// Pairs of heads in two tokens: one for each head that a token has.
+  MSA_HOST_DEVICE constexpr int pairs() const { return heads; }
 };
 
 inline constexpr int max_parts = 5;
@@ -51,7 +51,7 @@ struct WriteParams {
 
   Part parts[max_parts];
   int part_count = 0;
-  int pairs = 0;            // of heads, in a row
+  int pairs = 0;            // of heads, in two tokens
   std::int64_t tokens = 0;  // T
 
   float eps = 0;

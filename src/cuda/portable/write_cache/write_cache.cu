@@ -66,9 +66,9 @@ void launch_rows(const char* op, const ConstTensor& rows, Stream stream, const W
   const auto ctas_of = [](std::int64_t warps) { return (warps + write_warps - 1) / write_warps; };
   // One wave of CTAs at most, whose warps take several tokens each where there are more; on any
   // device a whole row's.
-  const std::int64_t ctas =
-      std::max(std::min(ctas_of(p.tokens * p.pairs), std::int64_t{traits.sms} * write_ctas_per_sm),
-               ctas_of(p.pairs));
+  const std::int64_t ctas = std::max(
+      std::min(ctas_of((p.tokens + 1) / 2 * p.pairs), std::int64_t{traits.sms} * write_ctas_per_sm),
+      ctas_of(p.pairs));
   const WriteKernel kernel = kernel_of(rows.dtype, p.aligned);
   if (traits.has_dependent_launch) {
     launch_dependent(op, kernel, ctas, write_threads, 0, stream, p);
