@@ -66,14 +66,15 @@ static __device__ __noinline__ NormFactor unusual_factor(LaneHead head, float ep
 }
 
 /// cos and sin of the lane's four pairs at a position, in lanes that have pairs.
+template <DType type>
 struct Rotation {
   template <Rows rows>
-  __device__ void load(const WriteParams& p, std::int64_t position, int lane) {
+  __device__ void load(const WriteParams& p, std::int64_t position) {
     const char* row = p.cos_sin + position * p.cos_sin_row;
-    cosine.load<rows>(p.cos_sin_type, row, first_element(lane));
-    sine.load<rows>(p.cos_sin_type, row, half_rotary + first_element(lane));
+    cosine.load<rows>(type, row, first_element(team_lane()));
+    sine.load<rows>(type, row, half_rotary + first_element(team_lane()));
   }
-  __device__ void apply(LaneHead& head, DType type) const {
+  __device__ void apply(LaneHead& head) const {
     float c[4], s[4];
     cosine.widen(type, c);
     sine.widen(type, s);
@@ -106,16 +107,18 @@ __device__ inline void store_head(DType type, const LaneHead& x, char* to) {
   }
 }
 
-/// A token's heads that a warp has asked for.
-struct Fetched {
-  std::int64_t position;
-  std::int64_t slot;
-  Quad low, high;
+/// What becomes of a part's heads.
+enum class Fate {
+  to_rows,   // normed and rotated, row t to row t
+  to_pages,  // normed and rotated, row t to its slot
+  inserted,  // as they are, row t to its slot
 };
 
 /// Two heads of every step-th token or, of a part with an odd number of heads, of two neighbours:
-/// what a warp works on.
-template <DType in, Rows rows>
+/// what a warp works on. `table`: the type of cosines and sines. A loop of its own for every fate
+/// and type, as the kernel is bound by its instructions: 236 a pair and 97 µs for 8,192 tokens of
+/// 64/4 heads where one loop asked for each.
+template <DType in, Rows rows, Fate fate, DType table>
 class HeadPair {
  public:
   /// `weights`: two places of the thread's own in shared memory, write_threads apart.
@@ -133,79 +136,96 @@ class HeadPair {
     from_ = part.from + token * part.from_token + head * part.from_head +
             element * static_cast<int>(size_of(in));
     to_ = part.to + head * part.to_head + element * part.to_size;
+    if constexpr (!paged) to_ += token * part.to_token;
   }
 
   __device__ void run() {
-    Fetched next;
-    fetch(next);
+    fetch();
     prepare();
-    while (__any_sync(0xffffffffu, token_ < p_.tokens)) {
-      const Fetched now = next;
-      const std::int64_t row = part_.slots != nullptr ? now.slot : token_;
-      const bool here = token_ < p_.tokens;
-      token_ += step_;
-      from_ += step_ * part_.from_token;
-      fetch(next);
-      write(now, row, here);
-    }
+    while (__any_sync(0xffffffffu, token_ < p_.tokens)) step();
   }
 
  private:
-  __device__ bool normed() const { return part_.norm.data != nullptr; }
+  static constexpr bool normed = fate != Fate::inserted, paged = fate != Fate::to_rows;
 
-  __device__ void fetch(Fetched& f) const {
+  /// Of a token without a valid one nothing is written, values that are not rotated either.
+  __device__ bool has_position() const { return normed || p_.positions != nullptr; }
+
+  /// Asks for the current token's head.
+  __device__ void fetch() {
     if (token_ >= p_.tokens) return;
-    if (p_.positions != nullptr) f.position = p_.positions[token_];
-    if (part_.slots != nullptr) f.slot = part_.slots[token_];
-    f.low.template load<rows>(from_);
-    f.high.template load<rows>(from_ + half_rotary * size_of(in));
+    if (has_position()) position_ = p_.positions[token_];
+    if constexpr (paged) slot_ = part_.slots[token_];
+    low_.template load<rows>(from_);
+    high_.template load<rows>(from_ + half_rotary * size_of(in));
   }
 
   /// Weights and scale. Weights wait in shared memory: in registers, of which a thread has 64 at
   /// four CTAs a SM, they would be spilled.
   __device__ void prepare() {
-    scale_ = part_.scale.value();
-    if (!normed()) return;
-    const int element = first_element(team_lane());
-    TableQuad low, high;
-    low.load<rows>(part_.norm.type, part_.norm.data, element);
-    high.load<rows>(part_.norm.type, part_.norm.data, half_rotary + element);
-    float w[4];
-    low.widen(part_.norm.type, w);
-    weight_[0] = make_float4(1 + w[0], 1 + w[1], 1 + w[2], 1 + w[3]);
-    high.widen(part_.norm.type, w);
-    weight_[write_threads] = make_float4(1 + w[0], 1 + w[1], 1 + w[2], 1 + w[3]);
+    if constexpr (paged) scale_ = part_.scale.value();
+    if constexpr (normed) {
+      const int element = first_element(team_lane());
+      TableQuad low, high;
+      low.load<rows>(part_.norm.type, part_.norm.data, element);
+      high.load<rows>(part_.norm.type, part_.norm.data, half_rotary + element);
+      float w[4];
+      low.widen(part_.norm.type, w);
+      weight_[0] = make_float4(1 + w[0], 1 + w[1], 1 + w[2], 1 + w[3]);
+      high.widen(part_.norm.type, w);
+      weight_[write_threads] = make_float4(1 + w[0], 1 + w[1], 1 + w[2], 1 + w[3]);
+    }
   }
 
-  /// `row`: of the output, or a slot; `here`: whether the team has a token. All lanes of the warp
-  /// take part, to the end: a team that left early would go through the next token on its own, and
-  /// the warp twice.
-  __device__ void write(const Fetched& f, std::int64_t row, bool here) const {
-    // Negative ones are past every end as unsigned numbers.
-    here = here &&
-           (p_.positions == nullptr ||
-            static_cast<std::uint64_t>(f.position) < static_cast<std::uint64_t>(p_.max_position)) &&
-           static_cast<std::uint64_t>(row) < static_cast<std::uint64_t>(part_.row_count);
-    Rotation rotation;
-    const bool rotates = here && normed() && team_lane() < team_lanes / 2;
-    if (rotates) rotation.load<rows>(p_, f.position, team_lane());
-    char* const to =
-        to_ + (row >> part_.page_shift) * part_.to_page + (row & part_.page_mask) * part_.to_token;
-    if (!normed() && part_.to_type == in && scale_ == 1.0f) {
-      if (here) f.low.template store<rows>(to);  // every bit pattern as it is, a NaN's too
-      if (here) f.high.template store<rows>(to + half_rotary * size_of(in));
-      return;
+  /// Works on the head that was asked for, and asks for the next. All lanes of the warp take part,
+  /// to the end: a team that left early would go through the next token on its own, and the warp
+  /// twice.
+  __device__ void step() {
+    // Negative numbers are past every end as unsigned ones.
+    bool here = token_ < p_.tokens;
+    if (has_position()) {
+      here = here &&
+             static_cast<std::uint64_t>(position_) < static_cast<std::uint64_t>(p_.max_position);
+    }
+    char* to = to_;
+    if constexpr (paged) {
+      const auto slot = static_cast<std::uint64_t>(slot_);
+      here = here && slot < static_cast<std::uint64_t>(part_.row_count);
+      // Pages are counted in 32 bits: 2^31 of them exceed any device.
+      constexpr std::uint64_t page = page_size;
+      to += static_cast<std::uint32_t>(slot / page) * part_.to_page +
+            static_cast<std::uint32_t>(slot % page) * part_.to_token;
+    }
+    Rotation<table> rotation;
+    const bool rotates = normed && here && team_lane() < team_lanes / 2;
+    if (rotates) rotation.template load<rows>(p_, position_);
+    if constexpr (!normed) {
+      if (part_.to_type == in && scale_ == 1.0f) {
+        if (here) low_.template store<rows>(to);  // every bit pattern as it is, a NaN's too
+        if (here) high_.template store<rows>(to + half_rotary * size_of(in));
+        return advance();
+      }
     }
     LaneHead head;
-    f.low.template widen<in>(head.low);
-    f.high.template widen<in>(head.high);
-    if (normed()) normalize(head, here);
-    if (rotates) rotation.apply(head, p_.cos_sin_type);
-    if (scale_ != 1.0f) {
-      for (float& x : head.low) x /= scale_;
-      for (float& x : head.high) x /= scale_;
+    low_.template widen<in>(head.low);
+    high_.template widen<in>(head.high);
+    advance();
+    if constexpr (normed) normalize(head, here);
+    if (rotates) rotation.apply(head);
+    if constexpr (paged) {
+      if (scale_ != 1.0f) {
+        for (float& x : head.low) x /= scale_;
+        for (float& x : head.high) x /= scale_;
+      }
     }
     if (here) store_head<rows>(part_.to_type, head, to);
+  }
+
+  __device__ void advance() {
+    token_ += step_;
+    from_ += step_ * part_.from_token;
+    if constexpr (!paged) to_ += step_ * part_.to_token;
+    fetch();
   }
 
   /// Gemma RMSNorm. All lanes of the warp take part.
@@ -235,9 +255,35 @@ class HeadPair {
   std::uint32_t token_;  // room for a step past the last, 2^31 − 1
   int step_;
   const char* from_;  // of the current token, at the lane's first element
-  char* to_;          // of row or slot 0, likewise
+  char* to_;          // of the current token, or of slot 0, likewise
   float scale_ = 1;
+
+  // Of the current token, on their way:
+  std::int64_t position_ = 0, slot_ = 0;
+  Quad low_, high_;
 };
+
+/// A warp's part, and its place in it.
+struct WarpWork {
+  const Part& part;
+  int pair, first_token, step;
+  float4* weights;
+};
+
+template <DType in, Rows rows, Fate fate, DType table = DType::f32>
+__device__ inline void run_heads(const WriteParams& p, const WarpWork& w) {
+  HeadPair<in, rows, fate, table> heads(p, w.part, w.pair, w.first_token, w.step, w.weights);
+  meet_dependencies();
+  heads.run();
+}
+template <DType in, Rows rows, DType table>
+__device__ inline void run_normed(const WriteParams& p, const WarpWork& w) {
+  if (w.part.slots == nullptr) {
+    run_heads<in, rows, Fate::to_rows, table>(p, w);
+  } else {
+    run_heads<in, rows, Fate::to_pages, table>(p, w);
+  }
+}
 
 template <DType in, Rows rows>
 __global__ __launch_bounds__(write_threads, write_ctas_per_sm) void write_kernel(
@@ -251,10 +297,16 @@ __global__ __launch_bounds__(write_threads, write_ctas_per_sm) void write_kernel
   if (warp >= step * p.pairs) return;
   int pair = warp % p.pairs, i = 0;
   for (; pair >= p.parts[i].pairs(); ++i) pair -= p.parts[i].pairs();
-  HeadPair<in, rows> heads(p, p.parts[i], pair, 2 * (warp / p.pairs), 2 * step,
-                           weights + threadIdx.x);
-  meet_dependencies();
-  heads.run();
+  const WarpWork work{p.parts[i], pair, 2 * (warp / p.pairs), 2 * step, weights + threadIdx.x};
+  if (work.part.norm.data == nullptr) return run_heads<in, rows, Fate::inserted>(p, work);
+  switch (p.cos_sin_type) {
+    case DType::bf16:
+      return run_normed<in, rows, DType::bf16>(p, work);
+    case DType::f16:
+      return run_normed<in, rows, DType::f16>(p, work);
+    default:
+      return run_normed<in, rows, DType::f32>(p, work);
+  }
 }
 
 }  // namespace msa::cuda::portable

@@ -30,9 +30,7 @@ struct Part {
   std::int64_t to_token = 0, to_head = 0;  // strides in bytes
   std::int64_t to_page = 0;
   const std::int64_t* slots = nullptr;  // [T] of pages; null: row t goes to row t
-  std::int64_t row_count = 0;           // rows, or 128 · pages
-  int page_shift = 63;                  // a row's page, 0 where there are none
-  std::int64_t page_mask = ~std::int64_t{0};
+  std::int64_t row_count = 0;           // of pages: 128 · pages
   DType to_type = DType::bf16;
   int to_size = 2;  // bytes of an element
 

@@ -1,6 +1,5 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <initializer_list>
 
@@ -111,7 +110,6 @@ void WriteParams::write_rows(Part& part, const ConstTensor& rows) {
   set_type(part, rows.dtype);
   part.to_token = bytes(rows.dtype, rows.stride[0]);
   part.to_head = bytes(rows.dtype, rows.stride[1]);
-  part.row_count = rows.shape[0];
   require_aligned(part.to, quad_bytes(rows.dtype), {part.to_token, part.to_head});
 }
 
@@ -124,8 +122,6 @@ void WriteParams::write_pages(Part& part, const ConstTensor& cache,
   part.to_token = bytes(cache.dtype, cache.stride[cache.rank == 4 ? 2 : 1]);
   part.slots = slot_mapping.ptr<std::int64_t>();
   part.row_count = cache.shape[0] * page_size;
-  part.page_shift = std::countr_zero(static_cast<std::uint64_t>(page_size));
-  part.page_mask = page_size - 1;
   require_aligned(part.to, quad_bytes(cache.dtype), {part.to_page, part.to_head, part.to_token});
 }
 
