@@ -7,6 +7,7 @@ Nothing here copies an element: a view has the array's own memory, shape and str
 from __future__ import annotations
 
 import sys
+from numbers import Integral
 from typing import Any
 
 from ._library import Error, lib
@@ -31,7 +32,7 @@ def view(array: Any, dtype: str | None = None) -> Any:
     Raises:
         Error: unknown name, or a type of another size.
     """
-    return lib.view(_importable(array), dtype)
+    return call(lib.view, (_importable(array), dtype))
 
 
 def _is_numpy(array: Any) -> bool:
@@ -55,15 +56,51 @@ def _writable_alias(array: Any) -> Any:
     return numpy.ndarray(array.shape, array.dtype, memory, offset, array.strides)
 
 
-def _importable(array: Any) -> Any:
-    """`array` in a form that tvm-ffi can import; itself where that is so already."""
+def described(array: Any, why: str = "") -> str:
+    """In a message: what an argument is that the library cannot be given."""
+    if array is None:
+        return "None"
+    kind = f"{type(array).__module__}.{type(array).__qualname__}".removeprefix("builtins.")
+    shape, dtype = getattr(array, "shape", None), getattr(array, "dtype", None)
+    of_shape = "" if shape is None else f" of shape {list(shape)}"
+    of_dtype = "" if dtype is None else f" and dtype {dtype}"
+    return f"<{kind}{of_shape}{of_dtype}{': ' if why else ''}{why}>"
+
+
+def _importable(array: Any, output: bool = False) -> Any:
+    """`array` in a form that tvm-ffi can import; itself where that is so already, and a text that
+    describes it where there is none.
+    """
     if not _is_numpy(array):
-        return array
+        return _importable_object(array)
     name = _ML_DTYPES.get(array.dtype.name)
     raw = array if name is None else array.view(f"u{array.dtype.itemsize}")
     if not raw.flags.writeable:
+        if output:
+            return described(array, "a read-only array")
         raw = _writable_alias(raw)
+    try:
+        raw.__dlpack__()
+    except (BufferError, TypeError) as error:  # a byte order or a type that DLPack does not know
+        return described(array, str(error).rstrip("."))
     return raw if name is None else lib.view(raw, name)
+
+
+def _importable_object(value: Any) -> Any:
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, numpy.generic):
+        return value.item()  # a number of numpy's as one of Python's
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return f"<{value}>"
+    if isinstance(value, (str, int, float)) or value is None or hasattr(value, "__cuda_stream__"):
+        return value
+    if not hasattr(value, "__dlpack__"):
+        return value if hasattr(value, "cuda_stream") else described(value)
+    try:
+        lib.view(value, None)
+    except Exception as error:  # whatever the framework has against it
+        return described(value, str(error).partition("\n")[0])
+    return value
 
 
 def retry(
@@ -72,21 +109,19 @@ def retry(
     """``function(*args)`` after `error`; where an argument cannot be imported as it is, in another
     form.
 
-    Arguments are imported before anything runs, so that the second try is the first run.
+    Arguments are imported before anything runs, and nothing is written by a call that is refused
+    for an argument's sake, so that the second try is the first run.
     `outputs` are the positions of what the function writes.
     """
-    if isinstance(error, Error):
+    if isinstance(error, Error) and error.code != "invalid_argument":
         raise error
-    for position in outputs:
-        if _is_numpy(args[position]) and not args[position].flags.writeable:
-            raise Error(
-                f"an output is a read-only array of shape {args[position].shape}; "
-                "allowed: arrays that may be written"
-            ) from None
-    forms = tuple(_importable(arg) for arg in args)
+    forms = tuple(_importable(arg, i in outputs) for i, arg in enumerate(args))
     if all(form is arg for form, arg in zip(forms, args)):
         raise error
-    return function(*forms)
+    try:
+        return function(*forms)
+    except Error as refused:
+        raise refused from None
 
 
 def call(function: Any, args: tuple[Any, ...], outputs: tuple[int, ...] = ()) -> Any:
@@ -95,6 +130,12 @@ def call(function: Any, args: tuple[Any, ...], outputs: tuple[int, ...] = ()) ->
         return function(*args)
     except Exception as error:
         return retry(function, args, outputs, error)
+
+
+def extent(array: Any, dimension: int) -> int:
+    """Of an array's shape; 0 where it has no such dimension, or is no array."""
+    shape = getattr(array, "shape", ())
+    return shape[dimension] if dimension < len(shape) else 0
 
 
 def _numpy_maker(like: Any) -> Any:
@@ -120,8 +161,13 @@ def _torch_maker(like: Any) -> Any:
 _makers: dict[type, Any] = {}
 
 
-def empty_like(like: Any, shape: tuple[int, ...], dtype: str | None, name: str) -> Any:
-    """A new array of `like`'s framework and device, and of its type where `dtype` is None."""
+def empty_like(
+    op: str, name: str, like: Any, like_name: str, shape: tuple[Any, ...], dtype: str | None
+) -> Any:
+    """A new array of `like`'s framework and device, and of its type where `dtype` is None.
+
+    None where another argument is wrong and no array can be made: the library will name that one.
+    """
     maker = _makers.get(type(like))
     if maker is None:
         torch = sys.modules.get("torch")
@@ -129,8 +175,16 @@ def empty_like(like: Any, shape: tuple[int, ...], dtype: str | None, name: str) 
             maker = _numpy_maker(like)
         elif torch is not None and isinstance(like, torch.Tensor):
             maker = _torch_maker(like)
+        elif hasattr(like, "__dlpack__"):
+            raise Error(f"{op}: argument '{name}' is None; allowed: an array, since one is made of "
+                        f"numpy arrays and torch tensors only, and '{like_name}' is "
+                        f"{described(like)}")
         else:
-            raise Error(f"argument '{name}' is missing; it is made for numpy and torch inputs only, "
-                        f"and this one is of {type(like).__module__}.{type(like).__qualname__}")
+            return None
         _makers[type(like)] = maker
-    return maker(like, shape, dtype)
+    try:
+        return maker(like, shape, dtype)
+    except Exception:
+        if all(isinstance(n, Integral) and 0 <= n < 2**31 for n in shape):
+            raise
+        return None

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import Any
 
-from ._arrays import view
+from ._arrays import described, view
+from ._library import Error
 
 PAGE_SIZE = 128
 """Tokens of a cache page, and of a selectable block."""
@@ -49,15 +50,10 @@ class BatchMetadata:
     _args: tuple[Any, ...] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
+        self._check()
         if self.num_decodes is None:
             self.num_decodes = int(self.seq_lens.shape[0]) - self.num_prefills
         if self.num_actual_tokens is None:
-            if self.num_prefills > 0:
-                from ._library import Error
-
-                raise Error("BatchMetadata: argument 'num_actual_tokens' is missing; it is known "
-                            "without prefill requests only, and num_prefills is "
-                            f"{self.num_prefills}")
             self.num_actual_tokens = self.num_decodes * self.decode_query_len
         if self.max_query_len is None:
             self.max_query_len = max(self.num_actual_tokens, 1) if self.num_prefills else (
@@ -65,19 +61,53 @@ class BatchMetadata:
         if self.max_seq_len is None:
             self.max_seq_len = int(self.block_table.shape[1]) * PAGE_SIZE
 
+    def _check(self) -> None:
+        """What the defaults are made of; everything else is checked by the calls."""
+        failures = []
+        for name, dimensions, allowed in (("seq_lens", 1, "[R] i32"), ("block_table", 2, "[R, W] i32")):
+            array = getattr(self, name)
+            shape = getattr(array, "shape", None)
+            if shape is None:
+                failures.append(f"argument '{name}' is {described(array)}; allowed: {allowed}")
+            elif len(shape) != dimensions:
+                failures.append(f"argument '{name}' has shape {list(shape)}; allowed: {allowed}")
+        counts = ("num_decodes", "num_prefills", "decode_query_len", "num_actual_tokens",
+                  "max_query_len", "max_seq_len")
+        for name in counts:
+            value = getattr(self, name)
+            required = name in ("num_prefills", "decode_query_len")
+            if not isinstance(value, int) and not hasattr(value, "__index__") and (
+                    required or value is not None):
+                failures.append(f"argument '{name}' is {value!r}; allowed: a whole number"
+                                + ("" if required else ", or None"))
+        if not failures and self.num_prefills > 0 and self.num_actual_tokens is None:
+            failures.append("argument 'num_actual_tokens' is None; allowed: T, since it is known "
+                            f"without prefill requests only, and 'num_prefills' is "
+                            f"{self.num_prefills}")
+        if failures:
+            raise Error("\n".join(f"BatchMetadata: {failure}" for failure in failures))
+
     def __setattr__(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
         if name != "_args":
             object.__setattr__(self, "_args", None)  # made of the fields
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Without the views, which belong to this object's arrays and cannot be copied.
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "_args"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+
     def packed(self) -> tuple[Any, ...]:
         """The fields as the library's functions take them, in order."""
         if self._args is None:
             self._args = (
-                view(self.seq_lens),
-                view(self.block_table),
-                None if self.cu_seqlens_q is None else view(self.cu_seqlens_q),
-                None if self.context_lens is None else view(self.context_lens),
+                _viewed(self.seq_lens),
+                _viewed(self.block_table),
+                _viewed(self.cu_seqlens_q),
+                _viewed(self.context_lens),
                 self.num_decodes,
                 self.num_prefills,
                 self.decode_query_len,
@@ -86,3 +116,11 @@ class BatchMetadata:
                 self.max_seq_len,
             )
         return self._args
+
+
+def _viewed(array: Any) -> Any:
+    """A view; what can have none is given to the call as it is, which names the argument."""
+    try:
+        return None if array is None else view(array)
+    except Error:
+        return array

@@ -16,13 +16,15 @@ What holds for all of them:
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any
 
-from ._arrays import call, empty_like, retry
+from ._arrays import call, described, empty_like, extent, retry
 from ._batch import BatchMetadata
-from ._library import lib
+from ._library import Error, lib
 
 SOFTMAX_SCALE = 128**-0.5
+MAX_TOPK = 64
 
 # Positions of what a packed call writes, in its arguments.
 _ATTEND_OUTPUTS = (15, 16)
@@ -35,12 +37,50 @@ _MERGE_OUTPUTS = (4, 5)
 _LAYER_OUTPUTS = (*_WRITE_OUTPUTS, 31, 46, 47)
 
 
-def _split(kv_cache: Any) -> tuple[Any, Any]:
+def _split(op: str, kv_cache: Any) -> tuple[Any, Any]:
     """The packed cache and None, or K and V."""
-    if type(kv_cache) is tuple or type(kv_cache) is list:
-        k, v = kv_cache
-        return k, v
+    if isinstance(kv_cache, (tuple, list)):
+        if len(kv_cache) != 2:
+            raise Error(f"{op}: argument 'kv_cache' is a {type(kv_cache).__name__} of "
+                        f"{len(kv_cache)}; allowed: one array, or a pair (k, v)")
+        return kv_cache[0], kv_cache[1]
     return kv_cache, None
+
+
+def _check_batch(op: str, batch: Any, name: str = "batch") -> None:
+    if not isinstance(batch, BatchMetadata):
+        raise Error(f"{op}: argument '{name}' is {described(batch)}; allowed: a msa_cpp.BatchMetadata")
+
+
+def _shard(op: str, kv_shard: Any) -> tuple[Any, Any]:
+    try:
+        rank, world = kv_shard
+    except (TypeError, ValueError):
+        raise Error(f"{op}: argument 'kv_shard' is {kv_shard!r}; allowed: a pair (rank, world)"
+                    ) from None
+    return rank, world
+
+
+def _check_count(op: str, name: str, value: Any, low: int, high: int) -> None:
+    """Of an array that is to be made: what the library will see is the array alone."""
+    try:
+        fits = low <= index(value) <= high
+    except TypeError:
+        fits = False
+    if not fits:
+        raise Error(f"{op}: argument '{name}' is {value!r}; allowed: {low} to {high}")
+
+
+def _stream_handle(stream: Any) -> int:
+    """The cudaStream_t of what a caller may give as a stream."""
+    if isinstance(stream, int):
+        return stream
+    if hasattr(stream, "cuda_stream"):  # torch's
+        return stream.cuda_stream
+    if hasattr(stream, "__cuda_stream__"):  # the protocol of cuda.core, which cupy has too
+        return stream.__cuda_stream__()[1]
+    raise Error(f"argument 'stream' is {stream!r}; allowed: a cudaStream_t as a number, or a stream "
+                "object")
 
 
 def _torch_workspace(like: Any, size: Any, args: tuple[Any, ...], stream: Any) -> Any:
@@ -53,8 +93,8 @@ def _torch_workspace(like: Any, size: Any, args: tuple[Any, ...], stream: Any) -
         return None
     import torch
 
-    handle = stream if isinstance(stream, int) else stream.cuda_stream
-    with torch.cuda.stream(torch.cuda.ExternalStream(handle, device=like.device)):
+    own = torch.cuda.ExternalStream(_stream_handle(stream), device=like.device)
+    with torch.cuda.stream(own):
         return torch.empty(call(size, args, ()), dtype=torch.uint8, device=like.device)
 
 
@@ -118,12 +158,16 @@ def attend(
     Raises:
         Error: every argument that is wrong.
     """
+    if type(batch) is not BatchMetadata:
+        _check_batch("attend", batch)
     if out is None:
-        out = empty_like(q, (batch.num_actual_tokens, *q.shape[1:]), None, "out")
+        shape = (batch.num_actual_tokens, *getattr(q, "shape", ())[1:])
+        out = empty_like("attend", "out", q, "q", shape, None)
     if return_lse and lse_out is None:
-        lse_out = empty_like(q, (batch.num_actual_tokens, q.shape[1]), "float32", "lse_out")
-    k, v = _split(kv_cache)
-    rank, world = kv_shard
+        shape = (batch.num_actual_tokens, extent(q, 1))
+        lse_out = empty_like("attend", "lse_out", q, "q", shape, "float32")
+    k, v = _split("attend", kv_cache)
+    rank, world = _shard("attend", kv_shard)
     # fmt: off
     args = (q, k, v, kv_dtype, selection, *(batch._args or batch.packed()), out, lse_out,
             softmax_scale, k_scale, None, v_scale, None, causal, invariant, rank, world, workspace,
@@ -158,10 +202,12 @@ def attend_workspace_size(
 ) -> int:
     """Bytes of workspace that `attend` needs for these arguments: a function of shapes, types,
     bounds and the cap."""
-    k, v = _split(kv_cache)
+    _check_batch("attend_workspace_size", batch)
+    k, v = _split("attend_workspace_size", kv_cache)
+    rank, world = _shard("attend_workspace_size", kv_shard)
     # fmt: off
     args = (q, k, v, kv_dtype, selection, *batch.packed(), out, lse_out, softmax_scale, k_scale,
-            None, v_scale, None, causal, invariant, *kv_shard, None, workspace_cap, None)
+            None, v_scale, None, causal, invariant, rank, world, None, workspace_cap, None)
     # fmt: on
     return call(lib.attend_workspace_size, args, ())
 
@@ -202,9 +248,13 @@ def index_blocks(
     Raises:
         Error: every argument that is wrong.
     """
+    if type(batch) is not BatchMetadata:
+        _check_batch("index_blocks", batch)
     if out is None:
-        heads = 1 if reduce_heads else index_q.shape[1]
-        out = empty_like(index_q, (batch.num_actual_tokens, heads, topk), "int32", "out")
+        _check_count("index_blocks", "topk", topk, 1, MAX_TOPK)
+        heads = 1 if reduce_heads else extent(index_q, 1)
+        shape = (batch.num_actual_tokens, heads, topk)
+        out = empty_like("index_blocks", "out", index_q, "index_q", shape, "int32")
     # fmt: off
     args = (index_q, index_cache, *(batch._args or batch.packed()), out, init_blocks, local_blocks,
             reduce_heads, exact)
@@ -227,6 +277,7 @@ def index_blocks_workspace_size(
     workspace_cap: int | None = None,
 ) -> int:
     """Bytes of workspace that `index_blocks` needs for these arguments."""
+    _check_batch("index_blocks_workspace_size", batch)
     # fmt: off
     args = (index_q, index_cache, *batch.packed(), out, init_blocks, local_blocks, reduce_heads,
             exact, None, workspace_cap, None)
@@ -263,12 +314,15 @@ def index_scores(
     Raises:
         Error: every argument that is wrong.
     """
+    if type(batch) is not BatchMetadata:
+        _check_batch("index_scores", batch)
     if out is None:
         if blocks is None:
+            _check_count("index_scores", "max_seq_len", batch.max_seq_len, 0, 2**31 - 1)
             blocks = -(-batch.max_seq_len // 128)
-        out = empty_like(
-            index_q, (index_q.shape[1], blocks, batch.num_actual_tokens), "float32", "out"
-        )
+        _check_count("index_scores", "blocks", blocks, 0, 2**31 - 1)
+        shape = (extent(index_q, 1), blocks, batch.num_actual_tokens)
+        out = empty_like("index_scores", "out", index_q, "index_q", shape, "float32")
     args = (index_q, index_cache, *(batch._args or batch.packed()), out, exact)
     rest = (workspace, workspace_cap, stream)
     _run(lib.index_scores, lib.index_scores_workspace_size, index_q, args, rest, _INDEX_OUTPUTS)
@@ -285,6 +339,7 @@ def index_scores_workspace_size(
     workspace_cap: int | None = None,
 ) -> int:
     """Bytes of workspace that `index_scores` needs for these arguments."""
+    _check_batch("index_scores_workspace_size", batch)
     args = (index_q, index_cache, *batch.packed(), out, exact, None, workspace_cap, None)
     return call(lib.index_scores_workspace_size, args, ())
 
@@ -319,10 +374,12 @@ def select_blocks(
         Error: every argument that is wrong.
     """
     if num_tokens is None:
-        num_tokens = valid_blocks.shape[0]
+        num_tokens = extent(valid_blocks, 0)
     if out is None:
-        heads = 1 if reduce_heads else scores.shape[0]
-        out = empty_like(scores, (num_tokens, heads, topk), "int32", "out")
+        _check_count("select_blocks", "topk", topk, 1, MAX_TOPK)
+        heads = 1 if reduce_heads else extent(scores, 0)
+        shape = (num_tokens, heads, topk)
+        out = empty_like("select_blocks", "out", scores, "scores", shape, "int32")
     args = (scores, valid_blocks, out, num_tokens, init_blocks, local_blocks, reduce_heads)
     rest = (workspace, workspace_cap, stream)
     _run(lib.select_blocks, lib.select_blocks_workspace_size, scores, args, rest, _SELECT_OUTPUTS)
@@ -394,7 +451,7 @@ def write_cache(
     Raises:
         Error: every argument that is wrong.
     """
-    k, v = _split(kv_cache)
+    k, v = _split("write_cache", kv_cache)
     # fmt: off
     call(lib.write_cache,
          (qkv, positions, cos_sin, q_norm, k_norm, index_q_norm, index_k_norm, norm_eps,
@@ -437,7 +494,7 @@ def insert_cache(
     Raises:
         Error: every argument that is wrong.
     """
-    cache_k, cache_v = _split(kv_cache)
+    cache_k, cache_v = _split("insert_cache", kv_cache)
     # fmt: off
     call(lib.insert_cache,
          (k, v, slot_mapping, cache_k, cache_v, kv_dtype, index_k, index_slot_mapping, index_cache,
@@ -486,9 +543,11 @@ def merge_states(
         Error: every argument that is wrong.
     """
     if out is None:
-        out = empty_like(out_a, tuple(out_a.shape), None, "out")
+        shape = tuple(getattr(out_a, "shape", ()))
+        out = empty_like("merge_states", "out", out_a, "out_a", shape, None)
     if lse_out is None:
-        lse_out = empty_like(lse_a, tuple(lse_a.shape), None, "lse_out")
+        shape = tuple(getattr(lse_a, "shape", ()))
+        lse_out = empty_like("merge_states", "lse_out", lse_a, "lse_a", shape, None)
     call(lib.merge_states, (out_a, lse_a, out_b, lse_b, out, lse_out, stream), _MERGE_OUTPUTS)
     return out, lse_out
 
@@ -503,8 +562,9 @@ def _layer_args(qkv: Any, positions: Any, cos_sin: Any, batch: Any, index_batch:
                 invariant: Any) -> tuple[Any, ...]:
     """The packed arguments of a layer step up to the workspace."""
     # fmt: on
-    k, v = _split(kv_cache)
+    k, v = _split("layer_step", kv_cache)
     index_batch = batch if index_batch is None else index_batch
+    _check_batch("layer_step", index_batch, "index_batch")
     # fmt: off
     return (qkv, positions, cos_sin, q_norm, k_norm, index_q_norm, index_k_norm, norm_eps,
             slot_mapping, index_slot_mapping, q_out, k, v, kv_dtype, index_q_out, index_cache,
@@ -567,11 +627,15 @@ def layer_step(
     Raises:
         Error: every argument of the three that is wrong.
     """
+    _check_batch("layer_step", batch)
     if selection is None:
-        heads = 1 if reduce_heads else index_q_out.shape[1]
-        selection = empty_like(qkv, (batch.num_actual_tokens, heads, topk), "int32", "selection")
+        _check_count("layer_step", "topk", topk, 1, MAX_TOPK)
+        heads = 1 if reduce_heads else extent(index_q_out, 1)
+        shape = (batch.num_actual_tokens, heads, topk)
+        selection = empty_like("layer_step", "selection", qkv, "qkv", shape, "int32")
     if out is None:
-        out = empty_like(qkv, (batch.num_actual_tokens, *q_out.shape[1:]), None, "out")
+        shape = (batch.num_actual_tokens, *getattr(q_out, "shape", ())[1:])
+        out = empty_like("layer_step", "out", qkv, "qkv", shape, None)
     # fmt: off
     args = _layer_args(qkv, positions, cos_sin, batch, index_batch, q_norm, k_norm, index_q_norm,
                        index_k_norm, slot_mapping, index_slot_mapping, kv_cache, index_cache, q_out,
@@ -618,6 +682,7 @@ def layer_step_workspace_size(
     workspace_cap: int | None = None,
 ) -> int:
     """Bytes of workspace that `layer_step` needs for these arguments."""
+    _check_batch("layer_step_workspace_size", batch)
     # fmt: off
     args = _layer_args(qkv, positions, cos_sin, batch, index_batch, q_norm, k_norm, index_q_norm,
                        index_k_norm, slot_mapping, index_slot_mapping, kv_cache, index_cache, q_out,

@@ -4,6 +4,7 @@
 #include <tvm/ffi/extra/c_env_api.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 
 namespace msa::python {
@@ -42,6 +43,63 @@ std::optional<DeviceType> device_of(DLDeviceType type) {
   if (type == kDLCUDA || type == kDLCUDAManaged) return DeviceType::cuda;
   if (type == kDLCUDAHost) return DeviceType::cuda_host;
   return std::nullopt;
+}
+
+/// "'text'". What Python's side says in place of an argument that tvm-ffi does not take, "<list>",
+/// is no text that a caller gave.
+std::string quoted(std::string_view text) {
+  constexpr std::size_t most = 200;
+  if (text.size() > most) return cat("'", text.substr(0, most), "…'");
+  const bool said = text.size() > 1 && text.front() == '<' && text.back() == '>';
+  return said ? std::string(text) : cat("'", text, "'");
+}
+
+std::optional<std::string_view> text_in(const TVMFFIAny& any) {
+  if (any.type_index == kTVMFFISmallStr) return std::string_view(any.v_bytes, any.small_str_len);
+  if (any.type_index == kTVMFFIRawStr) return std::string_view(any.v_c_str);
+  if (any.type_index == kTVMFFIStr) {
+    const TVMFFIByteArray* bytes = TVMFFIBytesGetByteArrayPtr(any.v_obj);
+    return std::string_view(bytes->data, bytes->size);
+  }
+  return std::nullopt;
+}
+
+/// The value of an argument, for a message.
+std::string shown(const TVMFFIAny& any) {
+  if (const std::optional<std::string_view> text = text_in(any)) return quoted(*text);
+  switch (any.type_index) {
+    case kTVMFFINone:
+      return "None";
+    case kTVMFFIInt:
+      return cat(any.v_int64);
+    case kTVMFFIBool:
+      return any.v_int64 != 0 ? "True" : "False";
+    case kTVMFFIFloat: {
+      const std::string text = cat(any.v_float64);
+      const bool like_an_integer = text.find_first_not_of("-0123456789") == std::string::npos;
+      return like_an_integer ? text + ".0" : text;
+    }
+    case kTVMFFITensor:
+    case kTVMFFIDLTensorPtr:
+      return "<tensor>";
+    default:
+      return "<object of another kind>";
+  }
+}
+
+void replace_all(std::string& text, const std::string& what, const std::string& by) {
+  for (std::size_t at = text.find(what); at != std::string::npos;
+       at = text.find(what, at + by.size())) {
+    text.replace(at, what.size(), by);
+  }
+}
+
+/// What stands behind the first `mark` up to the next quote; "" without one.
+std::string name_behind(const std::string& text, const std::string& mark) {
+  const std::size_t at = text.find(mark);
+  if (at == std::string::npos) return "";
+  const std::size_t begin = at + mark.size();
+  return text.substr(begin, text.find('\'', begin) - begin);
 }
 
 const DLTensor* tensor_in(const TVMFFIAny& any) {
@@ -86,14 +144,39 @@ void Arguments::done() {
   check_.raise();
 }
 
-std::string Arguments::explained(std::string failures) const {
+std::string Arguments::with_types(std::string line) const {
+  const std::string owner = name_behind(line, "argument '");
+  // "'dst' is f32 of shape [...]; expected src's type and page shape, f16 of shape [...]"
+  const std::string other = name_behind(line, "expected ");
   for (const auto& [argument, type] : unknown_types_) {
-    const std::string invalid = cat("'", argument, "' has dtype ", msa::name(no_dtype));
-    const std::size_t at = failures.find(invalid);
-    if (at == std::string::npos) continue;
-    failures.replace(at, invalid.size(), cat("'", argument, "' has dtype ", name_of(type)));
+    if (argument == owner) {
+      replace_all(line, cat("dtype ", msa::name(no_dtype)), cat("dtype ", name_of(type)));
+      replace_all(line, cat("is ", msa::name(no_dtype), " of"), cat("is ", name_of(type), " of"));
+    }
+    if (argument == other) {
+      replace_all(line, cat(", ", msa::name(no_dtype), " of"), cat(", ", name_of(type), " of"));
+    }
   }
-  return failures;
+  return line;
+}
+
+std::string Arguments::explained(std::string failures) const {
+  replace_all(failures, "'rule.", "'");
+  if (member_ != nullptr) {
+    replace_all(failures, cat("'", member_, "'"), cat("'", member_name_, "'"));
+    replace_all(failures, cat("'", member_, "."), cat("'", member_name_, "."));
+  }
+  replace_all(failures, "give bytes their fp8 type with as(DType)",
+              "name the fp8 type of bytes by kv_dtype or msa_cpp.view");
+  if (unknown_types_.empty()) return failures;
+  std::string text;
+  for (std::size_t at = 0; at < failures.size();) {
+    const std::size_t end = std::min(failures.find('\n', at), failures.size());
+    if (at > 0) text += '\n';
+    text += with_types(failures.substr(at, end - at));
+    at = end + 1;
+  }
+  return text;
 }
 
 Tensor Arguments::convert(const DLTensor& given, const char* name) {
@@ -126,19 +209,30 @@ Tensor Arguments::convert(const DLTensor& given, const char* name) {
   return t;
 }
 
-Tensor Arguments::tensor(const char* name) {
+void Arguments::fail_tensor(const char* name, const TVMFFIAny& given) {
+  check_.fail(name,
+              cat("is ", shown(given),
+                  "; allowed: an array with __dlpack__ (one that may be written where it is an "
+                  "output), or a view of one"));
+}
+
+Tensor Arguments::tensor(const char* name, const char* member) {
+  if (member != nullptr) {
+    member_ = member;
+    member_name_ = name;
+  }
   const TVMFFIAny& any = next();
   if (any.type_index == kTVMFFINone) return {};
   const DLTensor* given = tensor_in(any);
   if (given != nullptr) return convert(*given, name);
-  check_.fail(name, "is no tensor; allowed: an array with __dlpack__, or a view of one");
+  fail_tensor(name, any);
   return {};
 }
 
 TVMFFIObjectHandle Arguments::object(const char* name) {
   const TVMFFIAny& any = next();
   if (any.type_index == kTVMFFITensor) return any.v_obj;
-  check_.fail(name, "is no tensor; allowed: an array with __dlpack__, or a view of one");
+  fail_tensor(name, any);
   return nullptr;
 }
 
@@ -151,16 +245,17 @@ KVCache Arguments::kv_cache() {
   if (!text_of_type || *text_of_type == "auto") return cache;
   const std::optional<DType> dtype = parse_dtype(*text_of_type);
   if (!dtype) {
-    check_.fail("kv_dtype", cat("is '", *text_of_type, "'; allowed: a type's name"));
+    check_.fail("kv_dtype",
+                cat("is ", quoted(*text_of_type),
+                    "; allowed: None, 'auto', or what its type is called: ", type_names));
     return cache;
   }
   for (Tensor* view : {&cache.packed, &cache.k, &cache.v}) {
-    if (!view->given() || view->dtype == *dtype) continue;
+    if (!view->given() || view->dtype == *dtype || view->dtype == no_dtype) continue;
     if (view->dtype != DType::u8 || size_of(*dtype) != 1) {
       check_.fail("kv_dtype",
-                  cat("is '", *text_of_type, "', but the cache has dtype ", name(view->dtype),
-                      "; allowed: the name of its type, and an fp8 "
-                      "type for raw bytes"));
+                  cat("is ", quoted(*text_of_type), ", but the cache has dtype ", name(view->dtype),
+                      "; allowed: the name of its type, and an fp8 type for raw bytes"));
       break;
     }
     *view = view->as(*dtype);
@@ -182,36 +277,51 @@ Scale Arguments::scale(const char* name) {
   if (number.type_index == kTVMFFIInt) return static_cast<float>(number.v_int64);
   const DLTensor* given = tensor_in(number);
   if (given != nullptr) return Scale(convert(*given, name));
-  check_.fail(name, "is neither a number nor a tensor of one f32");
+  check_.fail(name, cat("is ", shown(number), "; allowed: a number, or a tensor of one f32"));
   return {};
 }
 
 std::int64_t Arguments::integer(const char* name, std::int64_t otherwise) {
   const TVMFFIAny& any = next();
   if (any.type_index == kTVMFFIInt || any.type_index == kTVMFFIBool) return any.v_int64;
-  if (any.type_index != kTVMFFINone) check_.fail(name, "is no whole number");
+  if (any.type_index != kTVMFFINone) {
+    check_.fail(name, cat("is ", shown(any), "; allowed: a whole number of 64 bits"));
+  }
   return otherwise;
+}
+
+int Arguments::small_integer(const char* name, int otherwise) {
+  const std::int64_t value = integer(name, otherwise);
+  constexpr std::int64_t low = std::numeric_limits<int>::min(),
+                         high = std::numeric_limits<int>::max();
+  return check_.range(name, value, low, high) ? static_cast<int>(value) : otherwise;
 }
 
 double Arguments::number(const char* name, double otherwise) {
   const TVMFFIAny& any = next();
   if (any.type_index == kTVMFFIFloat) return any.v_float64;
   if (any.type_index == kTVMFFIInt) return static_cast<double>(any.v_int64);
-  if (any.type_index != kTVMFFINone) check_.fail(name, "is no number");
+  if (any.type_index != kTVMFFINone)
+    check_.fail(name, cat("is ", shown(any), "; allowed: a number"));
+  return otherwise;
+}
+
+bool Arguments::flag(const char* name, bool otherwise) {
+  const TVMFFIAny& any = next();
+  if (any.type_index == kTVMFFINone) return otherwise;
+  const bool is_flag = any.type_index == kTVMFFIBool || any.type_index == kTVMFFIInt;
+  if (is_flag && (any.v_int64 == 0 || any.v_int64 == 1)) return any.v_int64 == 1;
+  check_.fail(name, cat("is ", shown(any), "; allowed: True or False"));
   return otherwise;
 }
 
 std::optional<std::string_view> Arguments::text(const char* name) {
   const TVMFFIAny& any = next();
-  if (any.type_index == kTVMFFINone) return std::nullopt;
-  if (any.type_index == kTVMFFISmallStr) return std::string_view(any.v_bytes, any.small_str_len);
-  if (any.type_index == kTVMFFIRawStr) return std::string_view(any.v_c_str);
-  if (any.type_index == kTVMFFIStr) {
-    const TVMFFIByteArray* bytes = TVMFFIBytesGetByteArrayPtr(any.v_obj);
-    return std::string_view(bytes->data, bytes->size);
+  const std::optional<std::string_view> text = text_in(any);
+  if (!text && any.type_index != kTVMFFINone) {
+    check_.fail(name, cat("is ", shown(any), "; allowed: a text, or None"));
   }
-  check_.fail(name, "is no text");
-  return std::nullopt;
+  return text;
 }
 
 BatchMetadata Arguments::batch() {
@@ -269,7 +379,9 @@ Stream Arguments::stream(Device device) {
   } else if (any.type_index == kTVMFFIOpaquePtr) {
     stream.handle = any.v_ptr;
   } else {
-    check_.fail("stream", "is neither a cudaStream_t as a number nor a stream object");
+    check_.fail("stream", cat("is ", shown(any),
+                              "; allowed: a cudaStream_t as a number, or a stream "
+                              "object"));
   }
   return stream;
 }

@@ -22,6 +22,11 @@
 
 namespace msa::python {
 
+/// In a message: what `dl_type` knows.
+inline constexpr const char* type_names =
+    "bf16, f16, f32, e4m3, e5m2, i32, i64, u8, or what frameworks and engines call them (bfloat16, "
+    "fp8, fp8_e5m2, ...)";
+
 /// The type that tvm-ffi and array libraries know by other names; nothing for an unknown one.
 std::optional<DLDataType> dl_type(std::string_view name);
 
@@ -33,8 +38,9 @@ class Arguments {
   Arguments(const char* op, const TVMFFIAny* args, std::int32_t count)
       : check_(op), args_(args), count_(count) {}
 
-  /// Any tensor; None = not given.
-  Tensor tensor(const char* name);
+  /// Any tensor; None = not given. `member`: what the operator's own messages call it, where that
+  /// is another name.
+  Tensor tensor(const char* name, const char* member = nullptr);
   /// A tensor that tvm-ffi counts the references of; null with a failure where there is none.
   TVMFFIObjectHandle object(const char* name);
   /// Three arguments: the packed view or K, V or None, and the name of the type of raw bytes.
@@ -46,8 +52,9 @@ class Arguments {
   Scale scale(const char* name);
   /// A number; None or missing = `otherwise`.
   std::int64_t integer(const char* name, std::int64_t otherwise = 0);
+  int small_integer(const char* name, int otherwise);
   double number(const char* name, double otherwise);
-  bool flag(const char* name, bool otherwise) { return integer(name, otherwise ? 1 : 0) != 0; }
+  bool flag(const char* name, bool otherwise);
   /// Text; None = nothing.
   std::optional<std::string_view> text(const char* name);
   /// Ten arguments: the fields of the struct, in its order.
@@ -68,18 +75,23 @@ class Arguments {
   /// Throws where something could not be read, or where arguments are left over; the last ones may
   /// be missing.
   void done();
-  /// An operator's failures, with the names of the element types that it could but call invalid.
+  /// An operator's failures in the terms of this call: the arguments by its names, element types
+  /// that the operator could but call invalid by theirs.
   std::string explained(std::string failures) const;
 
  private:
   const TVMFFIAny& next();
   Tensor convert(const DLTensor& given, const char* name);
+  void fail_tensor(const char* name, const TVMFFIAny& given);
+  std::string with_types(std::string line) const;
 
   Checker check_;
   const TVMFFIAny* args_;
   std::int32_t count_;
   std::int32_t read_ = 0;
   std::vector<std::pair<const char*, DLDataType>> unknown_types_;  // of the arguments named
+  const char* member_ = nullptr;       // an operator's name of an argument,
+  const char* member_name_ = nullptr;  // which is this here: no call has two of them
 };
 
 }  // namespace msa::python

@@ -9,6 +9,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "arguments.h"
 #include "msa/copy_pages.h"
@@ -135,14 +136,14 @@ Call<AttendArgs> read_attend(Arguments& in) {
   args.selection = in.tensor("selection");
   args.batch = in.batch();
   args.out = in.tensor("out");
-  args.lse = in.tensor("lse");
+  args.lse = in.tensor("lse_out", "lse");
   args.softmax_scale = static_cast<float>(in.number("softmax_scale", args.softmax_scale));
   args.k_scale = in.scale("k_scale");
   args.v_scale = in.scale("v_scale");
   args.causal = in.flag("causal", args.causal);
   args.invariant = in.flag("invariant", args.invariant);
-  args.kv_shard.rank = static_cast<int>(in.integer("kv_shard[0]"));
-  args.kv_shard.world = static_cast<int>(in.integer("kv_shard[1]", 1));
+  args.kv_shard.rank = in.small_integer("kv_shard.rank", 0);
+  args.kv_shard.world = in.small_integer("kv_shard.world", 1);
   read_rest(in, call);
   return call;
 }
@@ -153,7 +154,7 @@ Call<IndexArgs> read_index_blocks(Arguments& in) {
   args.index_q = in.index_tensor("index_q");
   args.index_cache = in.index_tensor("index_cache");
   args.batch = in.batch();
-  args.selection = in.tensor("selection");
+  args.selection = in.tensor("out", "selection");
   args.rule = in.rule();
   args.exact = in.flag("exact", args.exact);
   read_rest(in, call);
@@ -166,7 +167,7 @@ Call<IndexScoresArgs> read_index_scores(Arguments& in) {
   args.index_q = in.index_tensor("index_q");
   args.index_cache = in.index_tensor("index_cache");
   args.batch = in.batch();
-  args.scores = in.tensor("scores");
+  args.scores = in.tensor("out", "scores");
   args.exact = in.flag("exact", args.exact);
   read_rest(in, call);
   return call;
@@ -177,7 +178,7 @@ Call<SelectArgs> read_select_blocks(Arguments& in) {
   SelectArgs& args = call.args;
   args.scores = in.tensor("scores");
   args.valid_blocks = in.tensor("valid_blocks");
-  args.selection = in.tensor("selection");
+  args.selection = in.tensor("out", "selection");
   args.num_tokens = in.integer("num_tokens", args.valid_blocks.shape[0]);
   args.rule = in.rule();
   read_rest(in, call);
@@ -216,7 +217,7 @@ Call<LayerStepArgs> read_layer_step(Arguments& in) {
   args.index.exact = in.flag("exact", args.index.exact);
   args.attend.batch = in.batch();
   args.attend.out = in.tensor("out");
-  args.attend.lse = in.tensor("lse");
+  args.attend.lse = in.tensor("lse_out", "lse");
   args.attend.softmax_scale =
       static_cast<float>(in.number("softmax_scale", args.attend.softmax_scale));
   args.attend.causal = in.flag("causal", args.attend.causal);
@@ -290,7 +291,7 @@ MSA_PACKED(merge_states, in, result) {
   args.out_b = in.tensor("out_b");
   args.lse_b = in.tensor("lse_b");
   args.out = in.tensor("out");
-  args.lse = in.tensor("lse");
+  args.lse = in.tensor("lse_out", "lse");
   args.stream = in.stream(args.out_a.device);
   in.done();
   msa::merge_states(args);
@@ -318,17 +319,24 @@ MSA_PACKED(view, in, result) {
   const std::optional<std::string_view> name_of_type = in.text("dtype");
   const std::optional<DLDataType> type = name_of_type ? dl_type(*name_of_type) : std::nullopt;
   if (name_of_type && !type) {
-    in.fail("dtype", cat("is '", *name_of_type, "'; allowed: the name of an element type"));
+    in.fail("dtype", cat("is '", *name_of_type, "'; allowed: ", type_names));
   }
   in.done();
   DLTensor shown = *TVMFFITensorGetDLTensorPtr(array);
   if (type) {
-    if (type->bits != shown.dtype.bits * shown.dtype.lanes) {
-      in.fail("dtype", cat("is '", *name_of_type, "' of ", int{type->bits},
-                           " bits, but an element ", "of the array has ", int{shown.dtype.bits}));
+    const int bits = int{shown.dtype.bits} * int{shown.dtype.lanes};
+    if (int{type->bits} != bits) {
+      in.fail("dtype",
+              cat("is '", *name_of_type, "' of ", int{type->bits}, " bits; allowed: a type of ",
+                  bits, " bits, as the array's elements have"));
       in.done();
     }
     shown.dtype = *type;
+  }
+  std::vector<std::int64_t> dense(static_cast<std::size_t>(shown.ndim) + 1, 1);
+  if (shown.strides == nullptr) {  // of a dense array, and of one without dimensions
+    for (int i = shown.ndim - 1; i > 0; --i) dense[i - 1] = dense[i] * shown.shape[i];
+    shown.strides = dense.data();
   }
   TVMFFIObjectHandle made = nullptr;
   if (TVMFFITensorCreateUnsafeView(array, &shown, &made) != 0) throw RaisedError();
