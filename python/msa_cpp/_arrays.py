@@ -103,6 +103,30 @@ def _importable_object(value: Any) -> Any:
     return value
 
 
+def _is_immutable(array: Any) -> bool:
+    """Of a framework whose arrays never change, and which exports their memory all the same."""
+    return type(array).__module__.partition(".")[0] in ("jax", "jaxlib")
+
+
+# Types of outputs that need no look; numpy says by itself where one may not be written.
+writable: set[type] = set()
+
+
+def check_outputs(function: Any, args: tuple[Any, ...], outputs: tuple[int, ...]) -> None:
+    """That outputs of types not yet in `writable` may be written, which tvm-ffi does not ask.
+
+    Where one may not, the library names it, beside all else that cannot be read.
+    """
+    forms = list(args)
+    for position in outputs:
+        if _is_immutable(args[position]):
+            forms[position] = described(args[position], "an array that never changes")
+        else:
+            writable.add(type(args[position]))
+    if any(form is not arg for form, arg in zip(forms, args)):
+        _call_again(function, tuple(forms))
+
+
 def retry(
     function: Any, args: tuple[Any, ...], outputs: tuple[int, ...], error: Exception
 ) -> Any:
@@ -118,6 +142,10 @@ def retry(
     forms = tuple(_importable(arg, i in outputs) for i, arg in enumerate(args))
     if all(form is arg for form, arg in zip(forms, args)):
         raise error
+    return _call_again(function, forms)
+
+
+def _call_again(function: Any, forms: tuple[Any, ...]) -> Any:
     try:
         return function(*forms)
     except Error as refused:
@@ -126,6 +154,9 @@ def retry(
 
 def call(function: Any, args: tuple[Any, ...], outputs: tuple[int, ...] = ()) -> Any:
     """``function(*args)``, by `retry` where that does not go as it is."""
+    for position in outputs:
+        if type(args[position]) not in writable:
+            check_outputs(function, args, outputs)
     try:
         return function(*args)
     except Exception as error:

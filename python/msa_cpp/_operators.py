@@ -19,7 +19,7 @@ from __future__ import annotations
 from operator import index
 from typing import Any
 
-from ._arrays import call, described, empty_like, extent, retry
+from ._arrays import call, check_outputs, described, empty_like, extent, retry, writable
 from ._batch import BatchMetadata
 from ._library import Error, lib
 
@@ -167,7 +167,10 @@ def attend(
         shape = (batch.num_actual_tokens, extent(q, 1))
         lse_out = empty_like("attend", "lse_out", q, "q", shape, "float32")
     k, v = _split("attend", kv_cache)
-    rank, world = _shard("attend", kv_shard)
+    try:
+        rank, world = kv_shard
+    except (TypeError, ValueError):
+        rank, world = _shard("attend", kv_shard)
     # fmt: off
     args = (q, k, v, kv_dtype, selection, *(batch._args or batch.packed()), out, lse_out,
             softmax_scale, k_scale, None, v_scale, None, causal, invariant, rank, world, workspace,
@@ -176,6 +179,8 @@ def attend(
     if stream is not None and workspace is None:
         workspace = _torch_workspace(q, lib.attend_workspace_size, args, stream)
         args = (*args[:-3], workspace, workspace_cap, stream)
+    if type(out) not in writable or type(lse_out) not in writable:
+        check_outputs(lib.attend, args, _ATTEND_OUTPUTS)
     try:
         lib.attend(*args)
     except Exception as error:  # in here and not by `call`: a tenth of what a call costs

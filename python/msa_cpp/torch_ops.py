@@ -2,8 +2,9 @@
 """The operators as torch operators, ``torch.ops.msa_cpp.*``: for torch.compile and CUDA graphs.
 
 Importing this module defines them (it imports torch). Each writes its outputs in place and says so
-in its schema. The functions here have the arguments of those of the same name in `msa_cpp`, but for
-``stream`` (a torch operator runs on the current stream), and make missing outputs by torch:
+in its schema; none has a gradient. The functions here have the arguments of those of the same name
+in `msa_cpp`, but for ``stream`` (a torch operator runs on the current stream), take torch tensors
+alone, and make missing outputs by torch:
 
     from msa_cpp import torch_ops
     out = torch_ops.attend(q, kv_cache, selection, batch)
@@ -17,9 +18,10 @@ from typing import Any
 
 import torch
 
+from ._arrays import described
 from ._batch import BatchMetadata
-from ._library import lib
-from ._operators import SOFTMAX_SCALE
+from ._library import Error, lib
+from ._operators import MAX_TOPK, SOFTMAX_SCALE, _check_batch, _shard, _split
 
 _BATCH = (
     "Tensor seq_lens, Tensor block_table, Tensor? cu_seqlens_q, Tensor? context_lens, "
@@ -100,7 +102,9 @@ _copy_pages = _ops.copy_pages.default
 _merge_states = _ops.merge_states.default
 
 
-def _fields(batch: BatchMetadata) -> tuple[Any, ...]:
+def _fields(op: str, batch: BatchMetadata) -> tuple[Any, ...]:
+    if type(batch) is not BatchMetadata:
+        _check_batch(op, batch)
     return (
         batch.seq_lens,
         batch.block_table,
@@ -115,8 +119,15 @@ def _fields(batch: BatchMetadata) -> tuple[Any, ...]:
     )
 
 
-def _split(kv_cache: Any) -> tuple[Any, Any]:
-    return kv_cache if isinstance(kv_cache, (tuple, list)) else (kv_cache, None)
+def _check_tensor(op: str, name: str, tensor: Any) -> None:
+    """What the functions here ask before torch does."""
+    if not isinstance(tensor, torch.Tensor):
+        raise Error(f"{op}: argument '{name}' is {described(tensor)}; allowed: a torch.Tensor")
+
+
+def _check_topk(op: str, topk: Any) -> None:
+    if not isinstance(topk, int) or not 1 <= topk <= MAX_TOPK:
+        raise Error(f"{op}: argument 'topk' is {topk!r}; allowed: 1 to {MAX_TOPK}")
 
 
 def _scales(k_scale: Any, v_scale: Any) -> tuple[float, Any, float, Any]:
@@ -146,19 +157,21 @@ def attend(
 ) -> Any:
     """``torch.ops.msa_cpp.attend``; arguments, shapes and errors of `msa_cpp.attend`."""
     if out is None:
+        _check_tensor("attend", "q", q)
         out = q.new_empty((batch.num_actual_tokens, q.shape[1], q.shape[2]))
     if return_lse and lse_out is None:
         lse_out = q.new_empty((batch.num_actual_tokens, q.shape[1]), dtype=torch.float32)
-    k, v = _split(kv_cache)
+    k, v = _split("attend", kv_cache)
     # fmt: off
     if (softmax_scale == SOFTMAX_SCALE and type(k_scale) is float and k_scale == 1.0
             and type(v_scale) is float and v_scale == 1.0 and causal and not invariant
             and kv_shard == (0, 1) and workspace is None and workspace_cap is None):
         # Arguments that are their defaults cost less where they are not passed.
-        _attend(q, k, v, kv_dtype, selection, *_fields(batch), out, lse_out)
+        _attend(q, k, v, kv_dtype, selection, *_fields("attend", batch), out, lse_out)
     else:
-        _attend(q, k, v, kv_dtype, selection, *_fields(batch), out, lse_out, softmax_scale,
-                *_scales(k_scale, v_scale), causal, invariant, *kv_shard, workspace, workspace_cap)
+        _attend(q, k, v, kv_dtype, selection, *_fields("attend", batch), out, lse_out, softmax_scale,
+                *_scales(k_scale, v_scale), causal, invariant, *_shard("attend", kv_shard), workspace,
+                workspace_cap)
     # fmt: on
     return (out, lse_out) if return_lse else out
 
@@ -179,10 +192,12 @@ def index_blocks(
 ) -> torch.Tensor:
     """``torch.ops.msa_cpp.index_blocks``; arguments, shapes and errors of `msa_cpp.index_blocks`."""
     if out is None:
+        _check_tensor("index_blocks", "index_q", index_q)
+        _check_topk("index_blocks", topk)
         heads = 1 if reduce_heads else index_q.shape[1]
         out = index_q.new_empty((batch.num_actual_tokens, heads, topk), dtype=torch.int32)
     # fmt: off
-    _index_blocks(index_q, index_cache, *_fields(batch), out, init_blocks, local_blocks,
+    _index_blocks(index_q, index_cache, *_fields("index_blocks", batch), out, init_blocks, local_blocks,
                   reduce_heads, exact, workspace, workspace_cap)
     # fmt: on
     return out
@@ -201,11 +216,12 @@ def index_scores(
 ) -> torch.Tensor:
     """``torch.ops.msa_cpp.index_scores``; arguments, shapes and errors of `msa_cpp.index_scores`."""
     if out is None:
+        _check_tensor("index_scores", "index_q", index_q)
         if blocks is None:
             blocks = -(-batch.max_seq_len // 128)
         shape = (index_q.shape[1], blocks, batch.num_actual_tokens)
         out = index_q.new_empty(shape, dtype=torch.float32)
-    _index_scores(index_q, index_cache, *_fields(batch), out, exact, workspace, workspace_cap)
+    _index_scores(index_q, index_cache, *_fields("index_scores", batch), out, exact, workspace, workspace_cap)
     return out
 
 
@@ -225,8 +241,11 @@ def select_blocks(
     """``torch.ops.msa_cpp.select_blocks``; arguments, shapes and errors of
     `msa_cpp.select_blocks`."""
     if num_tokens is None:
+        _check_tensor("select_blocks", "valid_blocks", valid_blocks)
         num_tokens = valid_blocks.shape[0]
     if out is None:
+        _check_tensor("select_blocks", "scores", scores)
+        _check_topk("select_blocks", topk)
         heads = 1 if reduce_heads else scores.shape[0]
         out = scores.new_empty((num_tokens, heads, topk), dtype=torch.int32)
     # fmt: off
@@ -258,7 +277,7 @@ def write_cache(
     num_tokens: int | None = None,
 ) -> None:
     """``torch.ops.msa_cpp.write_cache``; arguments, shapes and errors of `msa_cpp.write_cache`."""
-    k, v = _split(kv_cache)
+    k, v = _split("write_cache", kv_cache)
     # fmt: off
     _write_cache(qkv, positions, cos_sin, q_norm, k_norm, index_q_norm, index_k_norm, norm_eps,
                  slot_mapping, index_slot_mapping, q_out, k, v, kv_dtype, index_q_out, index_cache,
@@ -281,7 +300,7 @@ def insert_cache(
     num_tokens: int | None = None,
 ) -> None:
     """``torch.ops.msa_cpp.insert_cache``; arguments, shapes and errors of `msa_cpp.insert_cache`."""
-    cache_k, cache_v = _split(kv_cache)
+    cache_k, cache_v = _split("insert_cache", kv_cache)
     # fmt: off
     _insert_cache(k, v, slot_mapping, cache_k, cache_v, kv_dtype, index_k, index_slot_mapping,
                   index_cache, *_scales(k_scale, v_scale), num_tokens)
@@ -304,8 +323,10 @@ def merge_states(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """``torch.ops.msa_cpp.merge_states``; arguments, shapes and errors of `msa_cpp.merge_states`."""
     if out is None:
+        _check_tensor("merge_states", "out_a", out_a)
         out = torch.empty_like(out_a, memory_format=torch.contiguous_format)
     if lse_out is None:
+        _check_tensor("merge_states", "lse_a", lse_a)
         lse_out = torch.empty_like(lse_a, memory_format=torch.contiguous_format)
     _merge_states(out_a, lse_a, out_b, lse_b, out, lse_out)
     return out, lse_out

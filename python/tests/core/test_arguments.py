@@ -259,6 +259,22 @@ def test_any_object_with_dlpack_is_a_tensor(calls):
         msa_cpp.attend(q, Refusing(kv), selection, batch)
 
 
+def test_jax_arrays_are_read_but_not_written(calls):
+    jax = pytest.importorskip("jax", reason="jax is not installed")
+    want = msa_cpp.attend(**calls.attend)
+    q, kv, selection = (jax.numpy.asarray(a) for a in list(calls.attend.values())[:3])
+    batch = msa_cpp.BatchMetadata(jax.numpy.asarray(calls.lengths), jax.numpy.asarray(calls.table))
+    out = np.zeros(q.shape, np.float16)
+    msa_cpp.attend(q, kv, selection, batch, out=out)
+    assert np.array_equal(out, want)
+    immutable = jax.numpy.zeros_like(q)
+    with pytest.raises(msa_cpp.Error, match="'out' is <.*: an array that never changes>; allowed: an array"):
+        msa_cpp.attend(q, kv, selection, batch, out=immutable)
+    with pytest.raises(msa_cpp.Error, match="'dst' is <.*: an array that never changes>; allowed: an array"):
+        msa_cpp.copy_pages(kv, jax.numpy.zeros_like(kv), np.array([[0, 1]]))
+    assert not np.asarray(immutable).any()
+
+
 def test_numbers_of_numpy_are_numbers(calls):
     want = msa_cpp.attend(**calls.attend, causal=False)
     got = msa_cpp.attend(**calls.attend, causal=np.bool_(False), k_scale=np.float32(1),

@@ -65,7 +65,7 @@ def test_fp8_tensors_scales_and_streams(tensors):
 
 def test_opcheck(tensors):
     t = tensors
-    fields = torch_ops._fields(t.batch)
+    fields = torch_ops._fields("attend", t.batch)
     ops = torch.ops.msa_cpp
     out, lse = torch.empty_like(t.q), torch.empty(t.q.shape[:2], device=t.q.device)
     none = (None, None)
@@ -113,6 +113,67 @@ def test_errors_come_through_the_operator(tensors):
     t = tensors
     with pytest.raises(msa_cpp.Error, match="'selection.topk' is 0"):
         torch_ops.attend(t.q.double(), t.kv, t.selection[..., :0], t.batch)
+
+
+@pytest.mark.parametrize("op, wrong, text", [
+    ("attend", dict(q=None), "attend: argument 'q' is None; allowed: a torch.Tensor"),
+    ("attend", dict(batch=3), "attend: argument 'batch' is <int>; allowed: a msa_cpp.BatchMetadata"),
+    ("attend", dict(kv_cache=(1, 2, 3)), "attend: argument 'kv_cache' is a tuple of 3; allowed"),
+    ("attend", dict(kv_shard=3), "attend: argument 'kv_shard' is 3; allowed: a pair (rank, world)"),
+    ("attend", dict(kv_shard=(2**32, 2**32 + 1)), "argument 'kv_shard.rank' is 4294967296; allowed"),
+    ("attend", dict(lse_out=torch.zeros(7, 4).double()), "argument 'lse_out' has dtype float64; allowed"),
+    ("index_blocks", dict(topk=-1), "index_blocks: argument 'topk' is -1; allowed: 1 to 64"),
+    ("index_blocks", dict(index_q=None), "index_blocks: argument 'index_q' is None; allowed"),
+    ("index_scores", dict(batch=None), "index_scores: argument 'batch' is None; allowed"),
+])
+def test_wrong_arguments_are_named(step, op, wrong, text):
+    batch = msa_cpp.BatchMetadata(
+        torch.from_numpy(step.seq_lens), torch.from_numpy(step.table),
+        cu_seqlens_q=torch.from_numpy(step.cu_seqlens_q),
+        context_lens=torch.from_numpy(step.context_lens), num_prefills=1, num_actual_tokens=step.tokens)
+    right = dict(index_q=torch.from_numpy(step.index_q), batch=batch,
+                 index_cache=torch.from_numpy(step.index_k).to(torch.bfloat16))
+    if op == "attend":
+        right = dict(q=torch.from_numpy(step.q), kv_cache=torch.from_numpy(step.kv),
+                     selection=torch.from_numpy(step.selection), batch=batch)
+    if "kv_shard" in wrong or "batch" not in wrong:
+        getattr(torch_ops, op)(**right)
+    with pytest.raises(msa_cpp.Error) as caught:
+        getattr(torch_ops, op)(**{**right, **wrong})
+    assert text in str(caught.value)
+
+
+def test_tensors_that_torch_does_not_export_are_named(step):
+    q = torch.from_numpy(step.q)
+    for wrong in (q.to("meta"), q.reshape(-1, 128).to_sparse()):
+        with pytest.raises(msa_cpp.Error, match="'q' is <torch.Tensor of shape .*>; allowed: an array"):
+            msa_cpp.attend(wrong, step.kv, step.selection, step.batch, out=torch.empty_like(q))
+
+
+def test_a_batch_may_be_made_inside_a_compiled_function(step):
+    @torch.compile(fullgraph=True, backend="eager")
+    def layer(q, kv, selection, lengths, table):
+        return torch_ops.attend(q, kv, selection, msa_cpp.BatchMetadata(lengths, table))
+
+    arguments = [torch.from_numpy(a) for a in (step.q[:2], step.kv, step.selection[:2],
+                                               step.seq_lens[:2], step.table[:2])]
+    want = msa_cpp.attend(*arguments[:3], msa_cpp.BatchMetadata(*arguments[3:]))
+    assert torch.equal(layer(*arguments), want)
+
+
+def test_streams_of_any_kind_have_a_handle():
+    from msa_cpp import _operators
+
+    class OfTorch:
+        cuda_stream = 7
+
+    class OfTheProtocol:
+        def __cuda_stream__(self):
+            return 0, 7
+
+    assert [_operators._stream_handle(s) for s in (7, OfTorch(), OfTheProtocol())] == [7, 7, 7]
+    with pytest.raises(msa_cpp.Error, match="'stream' is 'x'; allowed: a cudaStream_t"):
+        _operators._stream_handle("x")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
