@@ -16,10 +16,13 @@ jax, numpy, msa_cpp.view); none is copied.
 
 from __future__ import annotations
 
+import re
 import sys
+from numbers import Integral, Real
 from typing import Any
 
 from . import BatchMetadata, Error, attend, index_scores, select_blocks
+from ._arrays import described, extent
 
 __all__ = [
     "MSASparseAttentionWorkspace",
@@ -36,6 +39,30 @@ SUPPORTS_PACKED_KV = True
 
 _PAGE = 128
 _MAX_DECODE_QUERY_LEN = 16
+
+# What the library's arguments are called here.
+_OF_ATTENTION = {
+    "k_cache": "k",
+    "kv_cache": "k",
+    "v_cache": "v",
+    "selection": "q2k_indices",
+    "seq_lens": "seqused_k",
+    "block_table": "page_table",
+}
+_OF_SCORES = {
+    "index_q": "q",
+    "index_cache": "k",
+    "seq_lens": "seqused_k",
+    "block_table": "page_table",
+    "out": "output",
+}
+_OF_CHOICE = {
+    "scores": "max_score",
+    "valid_blocks": "num_valid_pages",
+    "init_blocks": "force_begin_blocks",
+    "local_blocks": "force_end_blocks",
+    "out": "output",
+}
 
 
 def supports_packed_kv(device: Any) -> bool:
@@ -123,9 +150,17 @@ def msa_sparse_attention(
 
     Source: flashinfer.msa_ops.msa_sparse_attention; msa_cpp.attend does the work.
     """
-    failures = _paged_failures(k, page_table, seqused_k, cu_seqlens_k)
+    failures = _array_failures(q=(q, 3), v=(v, 4), cu_seqlens_q=(cu_seqlens_q, 1))
+    failures += _paged_failures(k, page_table, seqused_k, cu_seqlens_k)
     failures += _selection_failures(q2k_indices, k, q)
     failures += _scale_failures(k_scale, v_scale, v_global_scale)
+    failures += _number_failures(
+        softmax_scale=softmax_scale,
+        k_global_scale=k_global_scale,
+        v_global_scale=v_global_scale,
+        lse_temperature_scale=lse_temperature_scale,
+    )
+    failures += _offset_failures(q_offset)
     _refuse("msa_sparse_attention", failures)
     batch = BatchMetadata(
         seqused_k,
@@ -137,11 +172,13 @@ def msa_sparse_attention(
         num_actual_tokens=q.shape[0],
     )
     return _attend(
+        "msa_sparse_attention",
         q,
         k,
         v,
         q2k_indices,
         batch,
+        q_offset=q_offset,
         causal=causal,
         softmax_scale=softmax_scale,
         return_softmax_lse=return_softmax_lse,
@@ -211,13 +248,18 @@ def msa_sparse_decode_attention(
     Source: flashinfer.msa_ops.msa_sparse_decode_attention; msa_cpp.attend does the work.
     """
     del partial_dtype, force_fused
-    rows = q.shape[0]
-    failures = _paged_failures(k, page_table, seqused_k, cu_seqlens_k)
+    rows = extent(q, 0)
+    failures = _array_failures(q=(q, 3), v=(v, 4))
+    failures += _paged_failures(k, page_table, seqused_k, cu_seqlens_k)
     failures += _selection_failures(q2k_indices, k, q)
     failures += _scale_failures(k_scale, v_scale, v_global_scale)
-    if seqlen_q < 1:
-        failures.append(f"argument 'seqlen_q' is {seqlen_q}; allowed: at least 1")
-    elif seqused_k is not None and seqused_k.shape[0] * seqlen_q != rows:
+    failures += _number_failures(
+        softmax_scale=softmax_scale, k_global_scale=k_global_scale, v_global_scale=v_global_scale
+    )
+    failures += _offset_failures(q_offset)
+    if not isinstance(seqlen_q, Integral) or seqlen_q < 1:
+        failures.append(f"argument 'seqlen_q' is {seqlen_q!r}; allowed: at least 1")
+    elif not failures and seqused_k.shape[0] * seqlen_q != rows:
         failures.append(
             f"argument 'q' has {rows} rows; allowed: {seqused_k.shape[0]} requests (entries of "
             f"'seqused_k') * 'seqlen_q' {seqlen_q} = {seqused_k.shape[0] * seqlen_q}"
@@ -240,11 +282,13 @@ def msa_sparse_decode_attention(
             max_query_len=seqlen_q,
         )
     return _attend(
+        "msa_sparse_decode_attention",
         q,
         k,
         v,
         q2k_indices,
         batch,
+        q_offset=q_offset,
         causal=causal,
         softmax_scale=softmax_scale,
         return_softmax_lse=return_softmax_lse,
@@ -314,11 +358,17 @@ def msa_proxy_score(
 
     Source: flashinfer.msa_ops.msa_proxy_score; msa_cpp.index_scores does the work.
     """
-    rows, heads = q.shape[0], q.shape[1]
-    with_heads = len(k.shape) != 3
-    failures = _paged_failures(
+    rows, heads = extent(q, 0), extent(q, 1)
+    with_heads = len(getattr(k, "shape", ())) != 3
+    failures = _array_failures(q=(q, 3), cu_seqlens_q=(cu_seqlens_q, 1))
+    failures += _paged_failures(
         k, page_table, seqused_k, cu_seqlens_k, dimensions=4 if with_heads else 3
     )
+    failures += _offset_failures(q_offset)
+    failures += _count_failures(max_seqlen_q=max_seqlen_q, max_k_tiles=max_k_tiles)
+    if output is not None:
+        failures += _array_failures(output=(output, 3))
+    _refuse("msa_proxy_score", failures)
     key_heads = k.shape[1] if with_heads else 1
     if key_heads < 1 or heads % key_heads != 0:
         failures.append(f"argument 'k' has {key_heads} heads; allowed: a divisor of q's {heads}")
@@ -335,6 +385,8 @@ def msa_proxy_score(
     lists = 1 if reduce_heads else heads
     if output is not None and output.shape[0] != lists:
         failures.append(f"argument 'output' has {output.shape[0]} heads; allowed: {lists}")
+    if output is not None and reduce_heads:  # otherwise it is the library that looks at it
+        failures += _reduced_output_failures(output, rows)
     _refuse("msa_proxy_score", failures)
     requests = seqused_k.shape[0]
     if output is not None:
@@ -370,22 +422,25 @@ def msa_proxy_score(
     if output is None or reduce_heads:
         scores = library.empty((heads, blocks, rows), **_float32(seqused_k))
     group = heads // key_heads
-    for head in range(key_heads):
-        own = slice(head * group, (head + 1) * group)
-        index_scores(
-            q if key_heads == 1 else q[:, own],
-            k[:, head] if with_heads else k,
-            batch,
-            out=scores[own],
-            exact=use_fp32_acc,
-            workspace=workspace,
-            stream=stream,
-        )
+    try:
+        for head in range(key_heads):
+            own = slice(head * group, (head + 1) * group)
+            index_scores(
+                q if key_heads == 1 else q[:, own],
+                k[:, head] if with_heads else k,
+                batch,
+                out=scores[own],
+                exact=use_fp32_acc,
+                workspace=workspace,
+                stream=stream,
+            )
+    except Error as error:
+        raise _in_terms_of("msa_proxy_score", error, _OF_SCORES, q_offset) from None
     if not reduce_heads:
         return scores
     if output is None:
         output = library.empty((1, blocks, rows), **_float32(seqused_k))
-    library.amax(scores, 0, keepdims=True, out=output)
+    library.amax(scores, 0, keepdims=True, out=output[:, :, :rows])
     return output
 
 
@@ -422,8 +477,12 @@ def msa_topk_select(
 
     Source: flashinfer.msa_ops.msa_topk_select; msa_cpp.select_blocks does the work.
     """
+    failures = _array_failures(max_score=(max_score, 3))
+    if num_valid_pages is not None and not isinstance(num_valid_pages, Integral):
+        failures += _array_failures(num_valid_pages=(num_valid_pages, 1))
+    _refuse("msa_topk_select", failures)
     blocks, rows = max_score.shape[1], max_score.shape[2]
-    if num_valid_pages is None or isinstance(num_valid_pages, int):
+    if num_valid_pages is None or isinstance(num_valid_pages, Integral):
         if num_valid_pages is not None and not 0 < num_valid_pages <= blocks:
             _refuse(
                 "msa_topk_select",
@@ -432,21 +491,32 @@ def msa_topk_select(
                     "blocks of 'max_score'"
                 ],
             )
-        count = blocks if num_valid_pages is None else num_valid_pages
+        count = blocks if num_valid_pages is None else int(num_valid_pages)
         num_valid_pages = _library(max_score).full((rows,), count, **_int32(max_score))
-    return select_blocks(
-        max_score,
-        num_valid_pages,
-        topk=topk,
-        out=output,
-        init_blocks=force_begin_blocks,
-        local_blocks=force_end_blocks,
-        workspace=workspace,
-        stream=stream,
-    )
+    try:
+        return select_blocks(
+            max_score,
+            num_valid_pages,
+            topk=topk,
+            out=output,
+            init_blocks=force_begin_blocks,
+            local_blocks=force_end_blocks,
+            workspace=workspace,
+            stream=stream,
+        )
+    except Error as error:
+        raise _in_terms_of("msa_topk_select", error, _OF_CHOICE) from None
 
 
-def _attend(
+def _attend(function, *args, q_offset=None, **options):
+    """_attend_as, whose errors speak of the arguments of `function`."""
+    try:
+        return _attend_as(*args, **options)
+    except Error as error:
+        raise _in_terms_of(function, error, _OF_ATTENTION, q_offset) from None
+
+
+def _attend_as(
     q,
     k,
     v,
@@ -522,9 +592,62 @@ def _first_positions(q_offset, seqused_k, cu_seqlens_q):
     """[R] i32: the position of each request's first query token."""
     if q_offset is None:
         return seqused_k - (cu_seqlens_q[1:] - cu_seqlens_q[:-1])
-    if isinstance(q_offset, int):
-        return _library(seqused_k).full(tuple(seqused_k.shape), q_offset, **_int32(seqused_k))
+    if isinstance(q_offset, Integral):
+        return _library(seqused_k).full(tuple(seqused_k.shape), int(q_offset), **_int32(seqused_k))
     return q_offset
+
+
+def _array_failures(**arrays):
+    """Of ``name=(array, dimensions)``: what is no array, or one of other dimensions."""
+    failures = []
+    for name, (array, dimensions) in arrays.items():
+        shape = getattr(array, "shape", None)
+        if shape is None:
+            failures.append(f"argument '{name}' is {described(array)}; allowed: an array of "
+                            f"{dimensions} dimensions")
+        elif len(shape) != dimensions:
+            failures.append(f"argument '{name}' has shape {list(shape)}; allowed: {dimensions} "
+                            "dimensions")
+    return failures
+
+
+def _number_failures(**numbers):
+    """None, numbers, and arrays of one, which float() takes."""
+    return [
+        f"argument '{name}' is {value!r}; allowed: a number"
+        + ("" if name == "lse_temperature_scale" else ", or None")
+        for name, value in numbers.items()
+        if not isinstance(value, Real)
+        and not (hasattr(value, "__float__") and hasattr(value, "shape"))
+        and not (value is None and name != "lse_temperature_scale")
+    ]
+
+
+def _count_failures(**counts):
+    return [
+        f"argument '{name}' is {value!r}; allowed: a whole number from 0 on, or None"
+        for name, value in counts.items()
+        if value is not None and not (isinstance(value, Integral) and value >= 0)
+    ]
+
+
+def _offset_failures(q_offset):
+    if q_offset is None or isinstance(q_offset, Integral):
+        return []
+    if len(getattr(q_offset, "shape", ())) == 1:
+        return []
+    return [f"argument 'q_offset' is {described(q_offset)}; allowed: None, an int, or [R] i32"]
+
+
+def _reduced_output_failures(output, rows):
+    failures = []
+    if not str(output.dtype).endswith("float32"):
+        failures.append(f"argument 'output' has dtype {output.dtype}; allowed: float32")
+    if output.shape[2] < rows:
+        failures.append(f"argument 'output' has {output.shape[2]} tokens; allowed: at least {rows}")
+    if not getattr(getattr(output, "flags", None), "writeable", True):
+        failures.append("argument 'output' is a read-only array; allowed: one that may be written")
+    return failures
 
 
 def _paged_failures(k, page_table, seqused_k, cu_seqlens_k, dimensions=4):
@@ -534,11 +657,18 @@ def _paged_failures(k, page_table, seqused_k, cu_seqlens_k, dimensions=4):
             "argument 'page_table' is None; allowed: [R, W] i32 (K and V lie in pages of 128 "
             "tokens)"
         )
+    else:
+        failures += _array_failures(page_table=(page_table, 2))
     if seqused_k is None:
         failures.append("argument 'seqused_k' is None; allowed: [R] i32")
-    if len(k.shape) != dimensions:
+    else:
+        failures += _array_failures(seqused_k=(seqused_k, 1))
+    shape = getattr(k, "shape", None)
+    if shape is None:
+        failures.append(f"argument 'k' is {described(k)}; allowed: [pages, heads, 128, 128]")
+    elif len(shape) != dimensions:
         failures.append(
-            f"argument 'k' has shape {list(k.shape)}; allowed: [pages, heads, 128, 128]"
+            f"argument 'k' has shape {list(shape)}; allowed: [pages, heads, 128, 128]"
         )
     if page_table is None and cu_seqlens_k is not None:
         failures.append(
@@ -551,13 +681,16 @@ def _selection_failures(q2k_indices, k, q):
     """The order of the first two dimensions cannot be guessed where they are equal, so it never
     is.
     """
-    shape = tuple(q2k_indices.shape)
-    heads = k.shape[1] if len(k.shape) > 1 else 1
-    if len(shape) == 3 and shape[0] in (1, heads) and shape[1] >= q.shape[0]:
+    shape = getattr(q2k_indices, "shape", None)
+    heads, tokens = extent(k, 1), extent(q, 0)
+    if heads == 0 and shape is not None and len(shape) == 3:
+        return []  # it is k that is wrong
+    if shape is not None and len(shape) == 3 and shape[0] in (1, heads) and shape[1] >= tokens:
         return []
+    what = f"is {described(q2k_indices)}" if shape is None else f"has shape {list(shape)}"
     return [
-        f"argument 'q2k_indices' has shape {list(shape)}; allowed: [Hs, T, topk] with Hs {heads} "
-        f"or 1 and T {q.shape[0]} (a token-major buffer as its view .transpose(0, 1))"
+        f"argument 'q2k_indices' {what}; allowed: [Hs, T, topk] with Hs {heads} or 1 and T "
+        f"{tokens} (a token-major buffer as its view .transpose(0, 1))"
     ]
 
 
@@ -566,8 +699,8 @@ def _scale_failures(k_scale, v_scale, v_global_scale):
     for name, scale in (("k_scale", k_scale), ("v_scale", v_scale)):
         shape = tuple(getattr(scale, "shape", ()))
         elements = 1
-        for extent in shape:
-            elements *= extent
+        for n in shape:
+            elements *= n
         if elements != 1:
             failures.append(
                 f"argument '{name}' has shape {list(shape)}; allowed: one f32 element (NVFP4 is "
@@ -578,6 +711,17 @@ def _scale_failures(k_scale, v_scale, v_global_scale):
             f"argument 'v_global_scale' is {v_global_scale}; allowed: None where 'v_scale' is given"
         )
     return failures
+
+
+def _in_terms_of(function, error, names, q_offset=None):
+    """An operator's error as one of `function`, with what its arguments are called there."""
+    names = names if q_offset is None else {**names, "context_lens": "q_offset"}
+
+    def renamed(match):
+        return f"'{names.get(match[1], match[1])}{match[2]}"
+
+    lines = [re.sub(r"^\w+: ", f"{function}: ", line) for line in error.failures]
+    return Error("\n".join(re.sub(r"'(\w+)(['.])", renamed, line) for line in lines), error.code)
 
 
 def _refuse(function, failures):

@@ -158,6 +158,7 @@ def attend(
     """``torch.ops.msa_cpp.attend``; arguments, shapes and errors of `msa_cpp.attend`."""
     if out is None:
         _check_tensor("attend", "q", q)
+        _check_batch("attend", batch)
         out = q.new_empty((batch.num_actual_tokens, q.shape[1], q.shape[2]))
     if return_lse and lse_out is None:
         lse_out = q.new_empty((batch.num_actual_tokens, q.shape[1]), dtype=torch.float32)
@@ -193,6 +194,7 @@ def index_blocks(
     """``torch.ops.msa_cpp.index_blocks``; arguments, shapes and errors of `msa_cpp.index_blocks`."""
     if out is None:
         _check_tensor("index_blocks", "index_q", index_q)
+        _check_batch("index_blocks", batch)
         _check_topk("index_blocks", topk)
         heads = 1 if reduce_heads else index_q.shape[1]
         out = index_q.new_empty((batch.num_actual_tokens, heads, topk), dtype=torch.int32)
@@ -217,6 +219,7 @@ def index_scores(
     """``torch.ops.msa_cpp.index_scores``; arguments, shapes and errors of `msa_cpp.index_scores`."""
     if out is None:
         _check_tensor("index_scores", "index_q", index_q)
+        _check_batch("index_scores", batch)
         if blocks is None:
             blocks = -(-batch.max_seq_len // 128)
         shape = (index_q.shape[1], blocks, batch.num_actual_tokens)
