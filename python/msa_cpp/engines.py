@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import is_
 from typing import Any
 
 import msa_cpp
@@ -44,17 +45,27 @@ class Phase:
 class _Split:
     """The phases of a step and what they were made of."""
 
-    decode: Any
-    prefill: Any
-    bounds: tuple[int, int, int]
+    parts: tuple[Any, ...]
+    bounds: tuple[int, ...]
     phases: tuple[Phase, ...]
 
     def is_of(self, metadata: Any) -> bool:
-        same_parts = self.decode is metadata.decode and self.prefill is metadata.prefill
-        return same_parts and self.bounds == _bounds(metadata)
+        parts = _parts(metadata)
+        same = len(parts) == len(self.parts) and all(map(is_, parts, self.parts))
+        return same and self.bounds == _bounds(metadata)
 
 
-def _bounds(metadata: Any) -> tuple[int, int, int]:
+def _parts(metadata: Any) -> tuple[Any, ...]:
+    """The arrays of a step: a batch of theirs is of no use once one is exchanged for another."""
+    decode, prefill = metadata.decode, metadata.prefill
+    of_decode = () if decode is None else (decode, decode.seq_lens, decode.block_table)
+    if prefill is None:
+        return of_decode
+    of_prefill = (prefill.seq_lens, prefill.block_table, prefill.cu_seqlens_q, prefill.context_lens)
+    return (*of_decode, prefill, *of_prefill)
+
+
+def _bounds(metadata: Any) -> tuple[int, ...]:
     return metadata.num_decode_tokens, metadata.num_actual_tokens, metadata.max_seq_len
 
 
@@ -76,7 +87,7 @@ def phases(metadata: Any) -> tuple[Phase, ...]:
     kept = getattr(metadata, "msa_split", None)
     if kept is None or not kept.is_of(metadata):
         made = tuple(_split(metadata))
-        kept = _Split(metadata.decode, metadata.prefill, _bounds(metadata), made)
+        kept = _Split(_parts(metadata), _bounds(metadata), made)
         try:
             metadata.msa_split = kept
         except AttributeError:  # a frozen or slotted class: then each layer makes its own

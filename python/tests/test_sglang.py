@@ -51,6 +51,37 @@ def test_arguments_that_are_read_are_sglangs():
     assert "k_cache" in read and read <= known
 
 
+def test_names_that_are_asked_for_are_those_that_are_read():
+    """What serves a call must not meet a call without a name that it reads."""
+    source = plugin_source("functions.py")
+    listed = {
+        node.targets[0].id: node.value
+        for node in ast.walk(source)
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+    common = set(ast.literal_eval(listed["_READ"]))
+    optional = set(ast.literal_eval(listed["OPTIONAL"].args[0]))
+    asked = {
+        key.value: common | {e.value for e in value.elts if isinstance(e, ast.Constant)}
+        for key, value in zip(listed["READ"].keys, listed["READ"].values)
+    }
+
+    def read_by(file, *functions):
+        return {
+            node.attr
+            for function in ast.walk(plugin_source(file))
+            if isinstance(function, ast.FunctionDef) and function.name in functions
+            for node in ast.walk(function)
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "call"
+        }
+
+    for kind in ("prefill", "decode"):
+        read = read_by("functions.py", "refusals", "_selection", "_attend", kind)
+        read |= read_by("pages.py", "of", f"{kind}_batch")
+        assert read - optional == asked[kind]
+        assert asked[kind] <= set(SGLANG.parameters(f"minimax_sparse_{kind}"))
+
+
 def test_hooks_are_put_where_sglang_has_something():
     plugin = importlib.import_module("msa_cpp.sglang")
     for name in FUNCTIONS:
@@ -245,6 +276,21 @@ def test_calls_that_cannot_be_served_go_on_as_they_came(sglang, caplog):
     assert line == (
         "minimax_sparse_decode is left to SGLang: page size 1 (128: --page-size 128); "
         "block score 'lse' ('max')"
+    )
+
+
+def test_a_call_without_a_name_that_is_read_goes_on_as_it_came(sglang, caplog):
+    """Of an SGLang whose functions name their arguments otherwise, or have fewer."""
+    old = original("minimax_sparse_decode")
+    kept = [p for p in old.__signature__.parameters.values() if p.name not in ("page_size", "topk")]
+    old.__signature__ = inspect.Signature(kept)
+    hook = sglang.functions.SparseFunction(old, sglang.functions.decode)
+    with caplog.at_level(logging.INFO):
+        assert hook(*[None] * 16) == hook(*[None] * 16) == "SGLang's minimax_sparse_decode"
+    (line,) = [r.getMessage() for r in caplog.records]
+    assert line == (
+        "minimax_sparse_decode is left to SGLang: its call has no page_size, topk: not the SGLang that "
+        "msa.cpp knows"
     )
 
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import copy
 import enum
 import importlib
 import logging
@@ -436,6 +437,48 @@ def test_kernels_that_vllm_has_for_the_device_come_before_portable_ones(vllm, ca
     assert "MiniMaxM3SparseMSAImpl is made for this device" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "side, gone",
+    [("impl", "topk_blocks"), ("impl", "scale"), ("layer", "attn_backend"), ("indexer", "init_blocks"),
+     ("cache", "prefix")],
+)
+def test_names_that_this_vllm_does_not_have_leave_the_layer_to_it(vllm, caplog, side, gone):
+    layer = layer_of(vllm, Step(**DECODE))
+    indexer = layer.indexer.impl
+    owner = {"layer": layer, "impl": layer.impl, "indexer": indexer, "cache": indexer.index_cache}[side]
+    theirs = layer.impl, indexer
+    delattr(owner, gone)
+    with caplog.at_level(logging.INFO):
+        handed_over(vllm, layer)
+    attend_is_ours = side in ("indexer", "cache")
+    assert (layer.impl is theirs[0]) != attend_is_ours
+    assert (layer.indexer.impl is theirs[1]) == attend_is_ours
+    (line,) = [r.getMessage() for r in caplog.records if "sparse layers" in r.getMessage()]
+    assert "1 left to vLLM: not the vLLM that msa.cpp knows (AttributeError: " in line
+    assert f"'{gone}')" in line
+
+
+@pytest.mark.parametrize("broken", ["msa_cpp.backends", "msa_cpp.vllm.layers._sparse_layers"])
+def test_the_model_is_built_whatever_is_wrong_with_us(vllm, caplog, monkeypatch, broken):
+    def fail(*args):
+        raise RuntimeError("nothing works")
+
+    importlib.import_module("msa_cpp.vllm.layers")
+    monkeypatch.setattr(broken, fail)
+    layer = layer_of(vllm, Step(**DECODE))
+    theirs = layer.impl
+    assert handed_over(vllm, layer).layers == [layer]
+    assert layer.impl is theirs and "nothing works" in caplog.text
+
+
+def test_the_model_is_built_by_a_vllm_whose_modules_are_elsewhere(vllm, caplog, monkeypatch):
+    monkeypatch.setitem(sys.modules, "vllm.models.minimax_m3.common.sparse_attention", None)
+    layer = layer_of(vllm, Step(**DECODE))
+    handed_over(vllm, layer)
+    assert type(layer.impl) is vllm.impl
+    assert "msa.cpp could not take over the sparse layers" in caplog.text
+
+
 def test_layouts_are_those_of_this_vllm_with_lbhnc_first(vllm):
     backend = importlib.import_module("msa_cpp.vllm.attention").MsaSparseBackend
     layouts = backend.supported_kv_cache_layouts()
@@ -458,6 +501,33 @@ def test_step_equals_the_reference(vllm, batch):
     layer = layer_of(vllm, step)
     handed_over(vllm, layer)
     expect_step(layer, step, run_layer(vllm, layer, step))
+
+
+def test_arrays_that_are_exchanged_in_a_step_are_read_anew(vllm):
+    """Between the steps of drafting an engine may put others into the metadata that it has."""
+    from msa_cpp import engines
+
+    step = Step(**MIXED)
+    metadata = metadata_of(step, step.table, "Sparse")
+    decode, prefill = engines.phases(metadata)
+    assert engines.phases(metadata)[0] is decode
+    metadata.decode.seq_lens = metadata.decode.seq_lens + 1
+    assert engines.phases(metadata)[0].batch.seq_lens is metadata.decode.seq_lens
+    metadata.prefill.context_lens = metadata.prefill.context_lens.copy()
+    assert engines.phases(metadata)[1].batch.context_lens is metadata.prefill.context_lens
+    assert prefill.batch.context_lens is not metadata.prefill.context_lens
+
+
+def test_metadata_of_a_step_may_be_copied(vllm):
+    step = Step(**DECODE, heads=8, kv_heads=2)
+    layer = layer_of(vllm, step)
+    handed_over(vllm, layer)
+    expect_step(layer, step, run_layer(vllm, layer, step))
+    vllm.context.attn_metadata = copy.deepcopy(vllm.context.attn_metadata)
+    query = step.q.reshape(step.tokens, -1).astype(np.float16)
+    output = np.full((step.tokens + 3, step.heads * PAGE), np.nan, np.float16)
+    layer.impl.forward(layer, query, layer.kv_cache, output[: step.tokens])
+    expect_step(layer, step, output)
 
 
 def test_fp8_cache_as_bytes_with_the_layers_scales(vllm):

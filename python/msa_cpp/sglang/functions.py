@@ -45,6 +45,31 @@ OPTIONAL = dict.fromkeys(
     )
 )
 
+_READ = (
+    "block_size_k",
+    "disable_index_value",
+    "idx_k_cache",
+    "idx_q",
+    "init_blocks",
+    "k_cache",
+    "local_blocks",
+    "page_size",
+    "q",
+    "req_to_token",
+    "score_type",
+    "seq_lens",
+    "slot_ids",
+    "topk",
+    "v_cache",
+)
+
+#: What is read of a call beside that, by what serves it. A later SGLang that has it no more, or
+#: under another name, keeps the call.
+READ = {
+    "prefill": (*_READ, "cu_seqlens", "max_seqlen_k", "max_seqlen_q", "prefix_lens"),
+    "decode": (*_READ, "max_seqlen"),
+}
+
 
 @cache
 def register_hooks() -> None:
@@ -77,18 +102,23 @@ class SparseFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         given = {**OPTIONAL, **self.defaults, **dict(zip(self.names, args, strict=False)), **kwargs}
         call = SimpleNamespace(**given)
-        why = refusals(call)
+        missing = [name for name in READ[self.serve.__name__] if name not in given]
+        if missing:
+            why = (f"its call has no {', '.join(missing)}: not the SGLang that msa.cpp knows",)
+        else:
+            why = refusals(call)
         if why not in self.said:
             self.said.add(why)
-            self._log(why, call.q.device.type)
+            self._log(why, given)
         return self.original(*args, **kwargs) if why else self.serve(call)
 
-    def _log(self, why: tuple[str, ...], device_type: str) -> None:
+    def _log(self, why: tuple[str, ...], given: dict[str, Any]) -> None:
         name = self.original.__name__
         if why:
             logger.info("%s is left to SGLang: %s", name, "; ".join(why))
         else:
-            version, backend = msa_cpp.__version__, engines.serving_backend(device_type)
+            backend = engines.serving_backend(given["q"].device.type)
+            version = msa_cpp.__version__
             logger.info("%s: msa.cpp %s (%s) selects and attends", name, version, backend)
 
 

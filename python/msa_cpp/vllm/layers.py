@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import wraps
 from typing import Any
 
 from vllm.logger import init_logger
@@ -37,12 +38,10 @@ def hand_over(model: Any, vllm_config: Any) -> None:
             # vLLM gives its draft model none. One serves all layers, as they run one by one.
             selection = _selection_buffer(layer, vllm_config) if selection is None else selection
             layer.topk_indices_buffer = layer.indexer.impl.topk_indices_buffer = selection
-        if attend.count(why_none + _attend_refusals(layer) + _better_served(layer.impl, backend)):
-            layer.attn_backend = MsaSparseBackend
-            layer.impl = MsaSparseImpl.adopt(layer.impl)
-        indexer = layer.indexer
-        if index.count(why_none + _index_refusals(layer) + _better_served(indexer.impl, backend)):
-            indexer.impl = MsaIndexerImpl.adopt(indexer.impl)
+        attend.count(_refusals(layer, _attend_refusals, backend, why_none) or _exchange(layer))
+        index.count(
+            _refusals(layer, _index_refusals, backend, why_none) or _exchange_indexer(layer)
+        )
     logger.info(
         "msa.cpp %s (%s): indexer of decode and prefill serves %s; attend of decode and prefill "
         "serves %s; the cache is written by vLLM",
@@ -69,13 +68,11 @@ class _Tally:
         self.served = 0
         self.left: Counter[str] = Counter()
 
-    def count(self, refusals: list[str]) -> bool:
-        """Counts a layer; true where it is served."""
+    def count(self, refusals: list[str]) -> None:
         if refusals:
             self.left["; ".join(refusals)] += 1
         else:
             self.served += 1
-        return not refusals
 
     def __str__(self) -> str:
         total = self.served + sum(self.left.values())
@@ -83,10 +80,47 @@ class _Tally:
         return f"{self.served} of {total} sparse layers{left}"
 
 
+def _guarded(step: Callable[..., list[str]]) -> Callable[..., list[str]]:
+    """A later vLLM may have other names than those that msa.cpp asks for: its layers stay its own,
+    and the log says what was missing.
+    """
+
+    @wraps(step)
+    def guarded(*args: Any) -> list[str]:
+        try:
+            return step(*args)
+        except Exception as error:
+            return [f"not the vLLM that msa.cpp knows ({type(error).__name__}: {error})"]
+
+    return guarded
+
+
+@_guarded
+def _refusals(
+    layer: Any, asked: Callable[[Any], list[str]], backend: str | None, why_none: list[str]
+) -> list[str]:
+    """Why one side of a layer stays vLLM's, by what `asked` says of it; empty where it does not."""
+    impl = layer.impl if asked is _attend_refusals else layer.indexer.impl
+    return why_none + asked(layer) + _better_served(impl, backend)
+
+
+@_guarded
+def _exchange(layer: Any) -> list[str]:
+    layer.impl, layer.attn_backend = MsaSparseImpl.adopt(layer.impl), MsaSparseBackend
+    return []
+
+
+@_guarded
+def _exchange_indexer(layer: Any) -> list[str]:
+    layer.indexer.impl = MsaIndexerImpl.adopt(layer.indexer.impl)
+    return []
+
+
 def _device_type(vllm_config: Any) -> str:
     return str(vllm_config.device_config.device_type)
 
 
+@_guarded
 def _model_refusals(vllm_config: Any) -> list[str]:
     """What keeps msa.cpp from serving any layer of this configuration."""
     if current_platform.is_rocm():
@@ -115,8 +149,16 @@ def _better_served(impl: Any, backend: str | None) -> list[str]:
     return []
 
 
+def _ask_for(owner: Any, *names: str) -> None:
+    """AttributeError for what a step would read and this vLLM does not have."""
+    for name in names:
+        getattr(owner, name)
+
+
 def _attend_refusals(layer: Any) -> list[str]:
     impl = layer.impl
+    _ask_for(layer, "layer_name", "topk_indices_buffer", "attn_backend")
+    _ask_for(impl, "scale")
     return _impl_refusals(impl) + engines.attend_refusals(
         heads=impl.num_heads,
         kv_heads=impl.num_kv_heads,
@@ -129,6 +171,8 @@ def _attend_refusals(layer: Any) -> list[str]:
 
 def _index_refusals(layer: Any) -> list[str]:
     impl = layer.indexer.impl
+    _ask_for(impl, "init_blocks", "local_blocks", "topk_indices_buffer")
+    _ask_for(impl.index_cache, "prefix", "kv_cache", "backend_cls")
     return _impl_refusals(layer.impl) + engines.index_refusals(
         index_heads=impl.num_index_heads,
         kv_heads=impl.num_kv_heads,

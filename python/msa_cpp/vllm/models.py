@@ -6,11 +6,27 @@ The classes keep vLLM's names, which other parts of vLLM compare.
 
 from __future__ import annotations
 
+import logging
+from typing import Any
+
 from vllm.models import minimax_m3
 
-from msa_cpp.vllm.layers import hand_over
+from msa_cpp.vllm import LOGGER_NAME
 
 __all__ = ["MiniMaxM3MTP", "MiniMaxM3SparseForCausalLM"]
+
+
+def _hand_over(model: Any, vllm_config: Any) -> None:
+    """hand_over, without which the model is vLLM's own: whatever is wrong with us, it must start."""
+    try:
+        from msa_cpp.vllm.layers import hand_over
+
+        hand_over(model, vllm_config)
+    except Exception:
+        logging.getLogger(LOGGER_NAME).warning(
+            "msa.cpp could not take over the sparse layers; those it has not taken are vLLM's",
+            exc_info=True,
+        )
 
 
 class MiniMaxM3SparseForCausalLM(minimax_m3.MiniMaxM3SparseForCausalLM):
@@ -19,7 +35,7 @@ class MiniMaxM3SparseForCausalLM(minimax_m3.MiniMaxM3SparseForCausalLM):
     # vLLM looks for these two names in the signature before it calls.
     def __init__(self, *, vllm_config, prefix: str = "") -> None:
         super().__init__(vllm_config=vllm_config, prefix=prefix)
-        hand_over(self, vllm_config)
+        _hand_over(self, vllm_config)
 
 
 class MiniMaxM3MTP(minimax_m3.MiniMaxM3MTP):
@@ -27,4 +43,4 @@ class MiniMaxM3MTP(minimax_m3.MiniMaxM3MTP):
 
     def __init__(self, *, vllm_config, prefix: str = "") -> None:
         super().__init__(vllm_config=vllm_config, prefix=prefix)
-        hand_over(self, vllm_config)
+        _hand_over(self, vllm_config)
