@@ -6,6 +6,7 @@ from __future__ import annotations
 import signal
 import sys
 
+from ._info import requirements
 from ._library import lib
 
 
@@ -20,7 +21,17 @@ def main() -> int:
     # The command runs inside one call, where Python's own handlers would never get their turn.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    return command("msa", *sys.argv[1:])
+    code = command("msa", *sys.argv[1:])
+    if code == 0 and _shows_a_table_of_the_system(sys.argv[1:]):
+        print("\nneeds of the Python package\n" + requirements(), end="")
+    return code
+
+
+def _shows_a_table_of_the_system(words: list[str]) -> bool:
+    """`msa info` without an option that asks for something else than its table."""
+    return words[:1] == ["info"] and not any(
+        word.startswith(("--json", "--quiet", "--help", "-q", "-h")) for word in words
+    )
 
 
 if __name__ == "__main__":

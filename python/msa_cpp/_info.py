@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._library import CUDA_DRIVERS, MINIMUM_GLIBC, lib, path, running_glibc
+from ._library import CUDA_DRIVERS, MINIMUM_GLIBC, lib, path, running_driver, running_glibc
 
 
 def backends() -> list[dict[str, Any]]:
@@ -39,5 +39,15 @@ def info() -> dict[str, Any]:
         "backends": backends(),
         "cpu": {"isa": isa, "isas_available": available.split(), "threads": int(threads)},
         "glibc": {"minimum": "{}.{}".format(*MINIMUM_GLIBC), "running": running_glibc()},
-        "cuda_driver": {"minimum": dict(CUDA_DRIVERS)},
+        "cuda_driver": {"minimum": dict(CUDA_DRIVERS), "running": running_driver()},
     }
+
+
+def requirements() -> str:
+    """What the package asks of a system, and what this one has: a line each."""
+    glibc = "{}.{}".format(*MINIMUM_GLIBC)
+    drivers = ", ".join(f"{driver} for CUDA {cuda}" for cuda, driver in sorted(CUDA_DRIVERS.items()))
+    return (
+        f"  glibc       {glibc} or later; here {running_glibc() or 'none'}\n"
+        f"  CUDA driver {drivers}, or later; here {running_driver() or 'none'}\n"
+    )

@@ -53,6 +53,14 @@ def running_glibc() -> str:
         return ""
 
 
+def running_driver() -> str:
+    """The version of NVIDIA's driver in this system's kernel, "" without one."""
+    try:
+        return Path("/sys/module/nvidia/version").read_text().strip()
+    except OSError:
+        return ""
+
+
 def _system_problem() -> str:
     version = running_glibc()
     needed = "{}.{}".format(*MINIMUM_GLIBC)

@@ -166,7 +166,7 @@ def attend(
     if return_lse and lse_out is None:
         shape = (batch.num_actual_tokens, extent(q, 1))
         lse_out = empty_like("attend", "lse_out", q, "q", shape, "float32")
-    k, v = _split("attend", kv_cache)
+    k, v = _split("attend", kv_cache) if isinstance(kv_cache, (tuple, list)) else (kv_cache, None)
     try:
         rank, world = kv_shard
     except (TypeError, ValueError):

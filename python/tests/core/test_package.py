@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import tracemalloc
+from importlib import metadata
 
 import msa_cpp
 import numpy as np
@@ -184,6 +185,9 @@ def test_info():
     assert info["version"] == msa_cpp.__version__
     assert info["cpu"]["threads"] >= 1 and info["cpu"]["isa"] in info["cpu"]["isas_available"]
     assert any(backend["name"] == "cpu" and backend["available"] for backend in msa_cpp.backends())
+    assert info["glibc"] == {"minimum": "2.36", "running": _library.running_glibc()}
+    assert info["cuda_driver"]["minimum"] == {"12": "525.60.13", "13": "580.65.06"}
+    assert info["cuda_driver"]["running"] == _library.running_driver()
 
 
 def test_the_command():
@@ -192,8 +196,27 @@ def test_the_command():
 
     assert run("--version").stdout == f"msa {msa_cpp.__version__}\n"
     assert json.loads(run("info", "--json").stdout)["version"] == msa_cpp.__version__
+    table = run("info").stdout
+    assert f"glibc       2.36 or later; here {_library.running_glibc()}\n" in table
+    assert "580.65.06 for CUDA 13, or later; here " in table
+    assert run("info", "--quiet").stdout == ""
     wrong = run("nosuch")
     assert wrong.returncode == 2 and "nosuch" in wrong.stderr
+
+
+def test_the_distribution_says_whose_code_it_holds():
+    try:
+        distribution = metadata.distribution("msa-cpp")
+    except metadata.PackageNotFoundError:
+        pytest.skip("msa_cpp is on the path, but not installed")
+    assert distribution.metadata["License-Expression"] == "Apache-2.0 AND BSD-3-Clause AND MIT"
+    for name in distribution.metadata.get_all("License-File"):
+        (file,) = [f for f in distribution.files if str(f).endswith(f"licenses/{name}")]
+        assert "Copyright" in file.read_text()
+    groups = {point.group: point.value for point in distribution.entry_points}
+    assert groups == {"console_scripts": "msa_cpp.__main__:main",
+                      "sglang.srt.plugins": "msa_cpp.sglang:register",
+                      "vllm.general_plugins": "msa_cpp.vllm:register"}
 
 
 def test_types_are_marked():
