@@ -216,6 +216,6 @@ def empty_like(
     try:
         return maker(like, shape, dtype)
     except Exception:
-        if all(isinstance(n, Integral) and 0 <= n < 2**31 for n in shape):
+        if all(isinstance(n, Integral) and 0 <= int(n) < 2**31 for n in shape):
             raise
         return None

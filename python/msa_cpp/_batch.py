@@ -64,7 +64,8 @@ class BatchMetadata:
     def _check(self) -> None:
         """What the defaults are made of; everything else is checked by the calls."""
         failures = []
-        for name, dimensions, allowed in (("seq_lens", 1, "[R] i32"), ("block_table", 2, "[R, W] i32")):
+        for name, allowed in (("seq_lens", "[R] i32"), ("block_table", "[R, W] i32")):
+            dimensions = 1 if name == "seq_lens" else 2
             array = getattr(self, name)
             shape = getattr(array, "shape", None)
             if shape is None:

@@ -46,7 +46,7 @@ def info() -> dict[str, Any]:
 def requirements() -> str:
     """What the package asks of a system, and what this one has: a line each."""
     glibc = "{}.{}".format(*MINIMUM_GLIBC)
-    drivers = ", ".join(f"{driver} for CUDA {cuda}" for cuda, driver in sorted(CUDA_DRIVERS.items()))
+    drivers = ", ".join(f"{driver} for CUDA {cuda}" for cuda, driver in CUDA_DRIVERS.items())
     return (
         f"  glibc       {glibc} or later; here {running_glibc() or 'none'}\n"
         f"  CUDA driver {drivers}, or later; here {running_driver() or 'none'}\n"

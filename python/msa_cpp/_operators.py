@@ -11,7 +11,8 @@ What holds for all of them:
 - ``workspace``: a tensor of at least the bytes that the operator's ``…_workspace_size`` names, on
   the tensors' device; None = memory that the package keeps for the thread (CPU), or that torch
   allocates (calls with torch CUDA tensors); otherwise it must be given.
-- Failures raise `Error`, a ValueError, with all failed conditions; nothing is written then.
+- Failures raise `Error`, a ValueError, with all failed conditions; nothing is written then. So do
+  outputs that may not be written: read-only arrays of numpy, and all of jax.
 """
 
 from __future__ import annotations

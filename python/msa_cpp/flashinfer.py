@@ -627,7 +627,7 @@ def _count_failures(**counts):
     return [
         f"argument '{name}' is {value!r}; allowed: a whole number from 0 on, or None"
         for name, value in counts.items()
-        if value is not None and not (isinstance(value, Integral) and value >= 0)
+        if value is not None and not (isinstance(value, Integral) and int(value) >= 0)
     ]
 
 

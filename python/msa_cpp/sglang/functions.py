@@ -103,6 +103,7 @@ class SparseFunction:
         given = {**OPTIONAL, **self.defaults, **dict(zip(self.names, args, strict=False)), **kwargs}
         call = SimpleNamespace(**given)
         missing = [name for name in READ[self.serve.__name__] if name not in given]
+        why: tuple[str, ...]
         if missing:
             why = (f"its call has no {', '.join(missing)}: not the SGLang that msa.cpp knows",)
         else:

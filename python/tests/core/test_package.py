@@ -156,7 +156,7 @@ def test_import_is_quick_and_brings_no_framework():
 
 def test_the_shared_object_is_a_tvm_ffi_module(step):
     tvm_ffi = pytest.importorskip("tvm_ffi")
-    module = tvm_ffi.load_module(str(_library.path()))
+    module = tvm_ffi.load_module(msa_cpp.info()["library"])
     assert module.version() == msa_cpp.__version__
     pairs, moved = np.array([[7, 0]]), np.zeros_like(step.kv)
     module.copy_pages(step.kv, moved, pairs, None)
