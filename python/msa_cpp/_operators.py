@@ -50,7 +50,8 @@ def _split(op: str, kv_cache: Any) -> tuple[Any, Any]:
 
 def _check_batch(op: str, batch: Any, name: str = "batch") -> None:
     if not isinstance(batch, BatchMetadata):
-        raise Error(f"{op}: argument '{name}' is {described(batch)}; allowed: a msa_cpp.BatchMetadata")
+        raise Error(f"{op}: argument '{name}' is {described(batch)}; allowed: a "
+                    "msa_cpp.BatchMetadata")
 
 
 def _shard(op: str, kv_shard: Any) -> tuple[Any, Any]:
@@ -80,8 +81,8 @@ def _stream_handle(stream: Any) -> int:
         return stream.cuda_stream
     if hasattr(stream, "__cuda_stream__"):  # the protocol of cuda.core, which cupy has too
         return stream.__cuda_stream__()[1]
-    raise Error(f"argument 'stream' is {stream!r}; allowed: a cudaStream_t as a number, or a stream "
-                "object")
+    raise Error(f"argument 'stream' is {stream!r}; allowed: a cudaStream_t as a number, or a "
+                "stream object")
 
 
 def _torch_workspace(like: Any, size: Any, args: tuple[Any, ...], stream: Any) -> Any:

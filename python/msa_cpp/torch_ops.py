@@ -170,9 +170,9 @@ def attend(
         # Arguments that are their defaults cost less where they are not passed.
         _attend(q, k, v, kv_dtype, selection, *_fields("attend", batch), out, lse_out)
     else:
-        _attend(q, k, v, kv_dtype, selection, *_fields("attend", batch), out, lse_out, softmax_scale,
-                *_scales(k_scale, v_scale), causal, invariant, *_shard("attend", kv_shard), workspace,
-                workspace_cap)
+        _attend(q, k, v, kv_dtype, selection, *_fields("attend", batch), out, lse_out,
+                softmax_scale, *_scales(k_scale, v_scale), causal, invariant,
+                *_shard("attend", kv_shard), workspace, workspace_cap)
     # fmt: on
     return (out, lse_out) if return_lse else out
 
@@ -199,8 +199,8 @@ def index_blocks(
         heads = 1 if reduce_heads else index_q.shape[1]
         out = index_q.new_empty((batch.num_actual_tokens, heads, topk), dtype=torch.int32)
     # fmt: off
-    _index_blocks(index_q, index_cache, *_fields("index_blocks", batch), out, init_blocks, local_blocks,
-                  reduce_heads, exact, workspace, workspace_cap)
+    _index_blocks(index_q, index_cache, *_fields("index_blocks", batch), out, init_blocks,
+                  local_blocks, reduce_heads, exact, workspace, workspace_cap)
     # fmt: on
     return out
 
@@ -224,7 +224,8 @@ def index_scores(
             blocks = -(-batch.max_seq_len // 128)
         shape = (index_q.shape[1], blocks, batch.num_actual_tokens)
         out = index_q.new_empty(shape, dtype=torch.float32)
-    _index_scores(index_q, index_cache, *_fields("index_scores", batch), out, exact, workspace, workspace_cap)
+    fields = _fields("index_scores", batch)
+    _index_scores(index_q, index_cache, *fields, out, exact, workspace, workspace_cap)
     return out
 
 

@@ -17,7 +17,7 @@ __all__ = ["MiniMaxM3MTP", "MiniMaxM3SparseForCausalLM"]
 
 
 def _hand_over(model: Any, vllm_config: Any) -> None:
-    """hand_over, without which the model is vLLM's own: whatever is wrong with us, it must start."""
+    """hand_over; whatever is wrong with us, the model is built, and its layers stay vLLM's."""
     try:
         from msa_cpp.vllm.layers import hand_over
 
