@@ -28,6 +28,12 @@ expect(${LIBDIR}/libmsa.so.0)
 expect(${LIBDIR}/libmsa.a)
 expect(share/doc/msa/LICENSE)
 
+# Nothing lies beside these folders: the Python package's library goes into its wheel alone.
+file(GLOB stray LIST_DIRECTORIES false ${prefix}/*)
+if(stray)
+  message(FATAL_ERROR "installed outside of every folder: ${stray}")
+endif()
+
 if(EXISTS ${prefix}/bin/msa)  # the command is left out where its packages are missing
   run(${prefix}/bin/msa --version)
   expect(share/man/man1/msa.1)
