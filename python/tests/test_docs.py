@@ -3,6 +3,8 @@
 of its own.
 """
 
+import importlib.util
+import os
 import pathlib
 import re
 import subprocess
@@ -40,3 +42,18 @@ def test_other_python_blocks_compile():
     for page in sorted(DOCS.glob("*.md")):
         for block in re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.M | re.S):
             compile(block, str(page), "exec")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("sglang") is not None, reason="it would check SGLang")
+def test_engines_check_takes_an_interpreter_by_its_way_from_here(tmp_path):
+    """As its own text and the pages of the engines call it: venv/bin/python."""
+    link = tmp_path / "venv"
+    link.symlink_to(pathlib.Path(sys.executable).parent)
+    tool = DOCS.parent / "tools/engines_check"
+    name = pathlib.Path(sys.executable).name
+    for python, text in ((f"venv/{name}", f"{tmp_path}/venv/{name} lacks "), ("nosuch", "nosuch is no")):
+        done = subprocess.run(
+            [sys.executable, tool, "sglang", "--python", python], capture_output=True, text=True, cwd=tmp_path,
+            env={**os.environ, "PATH": "/nowhere", "PYTHONPATH": ""}, check=False,
+        )
+        assert (done.returncode, text in done.stderr) == (2, True), done.stderr

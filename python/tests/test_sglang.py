@@ -284,7 +284,9 @@ def test_a_call_without_a_name_that_is_read_goes_on_as_it_came(sglang, caplog):
     old = original("minimax_sparse_decode")
     kept = [p for p in old.__signature__.parameters.values() if p.name not in ("page_size", "topk")]
     old.__signature__ = inspect.Signature(kept)
-    hook = sglang.functions.SparseFunction(old, sglang.functions.decode)
+    hook = sglang.functions.SparseFunction(
+        old, sglang.functions.decode, sglang.functions.READ["decode"]
+    )
     with caplog.at_level(logging.INFO):
         assert hook(*[None] * 16) == hook(*[None] * 16) == "SGLang's minimax_sparse_decode"
     (line,) = [r.getMessage() for r in caplog.records]

@@ -76,7 +76,7 @@ def register_hooks() -> None:
     """Names our functions, and the places where a pass starts, in SGLang's hook registry; once."""
     functions = importlib.import_module(FUNCTIONS)
     for name, serve in (("minimax_sparse_prefill", prefill), ("minimax_sparse_decode", decode)):
-        hook = SparseFunction(getattr(functions, name), serve)
+        hook = SparseFunction(getattr(functions, name), serve, READ[serve.__name__])
         HookRegistry.register(f"{FUNCTIONS}.{name}", hook, HookType.REPLACE)
     module, backend_name = BACKEND.rsplit(".", 1)
     backend = getattr(importlib.import_module(module), backend_name)
@@ -89,10 +89,16 @@ def register_hooks() -> None:
 class SparseFunction:
     """One of SGLang's functions, with SGLang's own for what msa.cpp does not serve."""
 
-    def __init__(self, original: Callable[..., Any], serve: Callable[[Any], Any]) -> None:
+    def __init__(
+        self,
+        original: Callable[..., Any],
+        serve: Callable[[Any], Any],
+        read: tuple[str, ...] = _READ,
+    ) -> None:
         parameters = inspect.signature(original).parameters
         self.original = original
         self.serve = serve
+        self.read = read
         self.names = tuple(parameters)
         self.defaults = {
             name: p.default for name, p in parameters.items() if p.default is not p.empty
@@ -102,7 +108,7 @@ class SparseFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         given = {**OPTIONAL, **self.defaults, **dict(zip(self.names, args, strict=False)), **kwargs}
         call = SimpleNamespace(**given)
-        missing = [name for name in READ[self.serve.__name__] if name not in given]
+        missing = [name for name in self.read if name not in given]
         why: tuple[str, ...]
         if missing:
             why = (f"its call has no {', '.join(missing)}: not the SGLang that msa.cpp knows",)
