@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cuda/sm90/index/math.cuh"
-#include "cuda/sm90/index/top_list.cuh"
+#include "cuda/common/index/top_list.cuh"
 
 /// \file
 /// What becomes of the maxima on the board: scores in memory, or, where the workspace has no room
