@@ -88,6 +88,12 @@ struct Board {
   float maxima[Team<Keys, n>::key_warps][pages][stride];
 };
 
+/// What is known of a column of the products.
+struct Column {
+  float factor;          // of its scores
+  std::int32_t visible;  // keys that its row sees
+};
+
 /// Segments that are found together.
 inline constexpr int segments_ahead = 8;
 
@@ -104,7 +110,7 @@ struct Work {
 template <class Keys, int n>
 struct Shared {
   Board<Keys, n> board;
-  float factor[n];  // of a column's scores
+  Column column[n];
   Work work;
   std::int64_t bucket_units[buckets];
 };

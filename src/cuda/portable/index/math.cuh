@@ -55,6 +55,7 @@ class Math {
 #pragma unroll 1
     for (int i = 0; i < ahead; ++i) fetch.next();
     load_queries(segment);
+    sync_board();  // all columns are described
     const std::int32_t seen_by_all = segment.visible(0);
     int slot = 0;
 #pragma unroll 1
@@ -68,7 +69,7 @@ class Math {
         ptx::wait_copies<ahead - 1>();
         sync();  // all of the slot is here, and nobody needs the one before any more
         fetch.next();
-        if ((fetch.exists() >> ahead & 1) != 0) multiply(segment, block, part, slot, edge, best);
+        if ((fetch.exists() >> ahead & 1) != 0) multiply(block, part, slot, edge, best);
         slot = slot + 1 == Sizes::slots ? 0 : slot + 1;
       }
       to_board(block, best);
@@ -88,7 +89,7 @@ class Math {
     for (int i = 1; i < Sizes::key_warps; ++i) {
       x = larger(x, s_.board.maxima[i][page][column]);
     }
-    return score_of(x, s_.factor[column]);
+    return score_of(x, s_.column[column].factor);
   }
 
  private:
@@ -112,14 +113,14 @@ class Math {
   __device__ void load_queries(const Segment& segment) {
     unsigned char* const memory =
         ring_ + (Sizes::slots - 1) * Sizes::slot_bytes + warp_ * warp_slot_bytes;
-    const Queries<Keys> queries(p_, segment, memory, key_warp_ == 0 ? s_.factor : nullptr);
+    const Queries<Keys> queries(p_, segment, memory, key_warp_ == 0 ? s_.column : nullptr);
 #pragma unroll
     for (int t = 0; t < tiles; ++t) queries.load(first_column_ + 16 * t, q_[t]);
   }
 
   /// This warp's keys of a slot.
-  __device__ void multiply(const Segment& segment, std::int32_t block, int part, int slot,
-                           bool edge, float (&best)[own_columns]) {
+  __device__ void multiply(std::int32_t block, int part, int slot, bool edge,
+                           float (&best)[own_columns]) {
     const std::uint32_t keys = ptx::shared_address(ring_) + slot * Sizes::slot_bytes +
                                key_warp_ * (Sizes::warp_keys * Keys::key_bytes);
     const int first_key = part * Sizes::slot_keys + key_warp_ * Sizes::warp_keys;
@@ -128,7 +129,7 @@ class Math {
     for (int i = 0; i < groups; ++i) {
       float sums[tiles][2][4] = {};
       multiply_group(keys + i * (group * Keys::key_bytes), sums);
-      if (edge) hide(segment, block * page_size + first_key + i * group, sums);
+      if (edge) hide(block * page_size + first_key + i * group, sums);
 #pragma unroll
       for (int t = 0; t < tiles; ++t) {
 #pragma unroll
@@ -192,13 +193,12 @@ class Math {
   }
 
   /// −inf for keys that a column's row does not see; `key` is the first of the group.
-  __device__ void hide(const Segment& segment, std::int32_t key, float (&sums)[tiles][2][4]) const {
+  __device__ void hide(std::int32_t key, float (&sums)[tiles][2][4]) const {
 #pragma unroll
     for (int t = 0; t < tiles; ++t) {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        const int row = sm90::row_of(column(2 * t + r), p_.head_factor);
-        const std::int32_t seen = segment.visible(row) - key - lane_ % 4 * 2;
+        const std::int32_t seen = s_.column[column(2 * t + r)].visible - key - lane_ % 4 * 2;
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
 #pragma unroll

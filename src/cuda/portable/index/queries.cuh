@@ -19,14 +19,13 @@ class Queries {
   static constexpr int k_steps = Keys::query_bytes / 32;  // of a plane
   using Operands = std::uint32_t[Keys::planes * k_steps][4];
 
-  /// `memory`: warp_slot_bytes of this warp's. `factors`: of the columns from `first_column` on;
-  /// null: another warp writes them.
+  /// `memory`: warp_slot_bytes of this warp's. `columns`: null: another warp describes them.
   __device__ Queries(const ScoreParams& p, const Segment& segment, unsigned char* memory,
-                     float* factors)
+                     Column* columns)
       : p_(p),
         segment_(segment),
         memory_(memory),
-        factors_(factors),
+        columns_(columns),
         lane_(static_cast<int>(threadIdx.x) % warp_size) {}
 
   /// The 16 columns from `first` on; all of the warp.
@@ -46,7 +45,10 @@ class Queries {
 #pragma unroll
       for (int i = 0; i < steps; ++i) {
         const float factor = store(row(i), plane, bits[i]);
-        if (plane == 0 && factors_ != nullptr && own_ == 0) factors_[first + row(i)] = factor;
+        if (plane > 0 || columns_ == nullptr || own_ != 0) continue;
+        const int column = first + row(i);
+        columns_[column] = {
+            factor, column < columns ? segment_.visible(sm90::row_of(column, p_.head_factor)) : 0};
       }
       __syncwarp();
       const int at = lane_ / 8 % 2 * 8 + lane_ % 8;
@@ -163,7 +165,7 @@ class Queries {
   const ScoreParams& p_;
   const Segment& segment_;
   unsigned char* const memory_;
-  float* const factors_;
+  Column* const columns_;
   const int lane_;
   const int own_ = lane_ % sm90::query_lanes;  // of a column's lanes
 };
