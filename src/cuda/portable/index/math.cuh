@@ -55,7 +55,7 @@ class Math {
 #pragma unroll 1
     for (int i = 0; i < ahead; ++i) fetch.next();
     load_queries(segment);
-    sync_board();  // all columns are described
+    sync_board();  // nobody needs the slot any more
     const std::int32_t seen_by_all = segment.visible(0);
     int slot = 0;
 #pragma unroll 1
@@ -112,10 +112,10 @@ class Math {
   /// By way of the slot that is asked for last.
   __device__ void load_queries(const Segment& segment) {
     unsigned char* const memory =
-        ring_ + (Sizes::slots - 1) * Sizes::slot_bytes + warp_ * warp_slot_bytes;
-    const Queries<Keys> queries(p_, segment, memory, key_warp_ == 0 ? s_.column : nullptr);
-#pragma unroll
-    for (int t = 0; t < tiles; ++t) queries.load(first_column_ + 16 * t, q_[t]);
+        ring_ + (Sizes::slots - 1) * Sizes::slot_bytes + (warp_ - key_warp_) * warp_slot_bytes;
+    Queries<Keys>(p_, segment, memory, key_warp_)
+        .template load<tiles, Sizes::key_warps>(first_column_, s_.column, q_,
+                                                [this] { sync_board(); });
   }
 
   /// This warp's keys of a slot.
@@ -125,7 +125,8 @@ class Math {
                                key_warp_ * (Sizes::warp_keys * Keys::key_bytes);
     const int first_key = part * Sizes::slot_keys + key_warp_ * Sizes::warp_keys;
     constexpr int groups = Sizes::warp_keys / group;
-#pragma unroll 1
+    constexpr int together = tiles * groups <= 2 ? groups : 1;  // few products wait for each other
+#pragma unroll together
     for (int i = 0; i < groups; ++i) {
       float sums[tiles][2][4] = {};
       multiply_group(keys + i * (group * Keys::key_bytes), sums);

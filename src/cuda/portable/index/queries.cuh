@@ -8,8 +8,8 @@
 #include "cuda/sm90/common/query_row.cuh"
 
 /// \file
-/// A warp's queries as operands of its products, in registers: 16 columns at a time pass through
-/// the warp's part of a slot, where 16 lanes look after a column, eight neighbouring elements each.
+/// A warp's queries as operands of its products, in registers: 16 columns at a time pass through a
+/// warp's part of a slot, where 16 lanes look after a column, eight neighbouring elements each.
 
 namespace msa::cuda::portable::index {
 
@@ -19,49 +19,75 @@ class Queries {
   static constexpr int k_steps = Keys::query_bytes / 32;  // of a plane
   using Operands = std::uint32_t[Keys::planes * k_steps][4];
 
-  /// `memory`: warp_slot_bytes of this warp's. `columns`: null: another warp describes them.
-  __device__ Queries(const ScoreParams& p, const Segment& segment, unsigned char* memory,
-                     Column* columns)
+  /// `memory`: the parts of a slot of all warps that share these columns; this one is warp `share`
+  /// of them.
+  __device__ Queries(const ScoreParams& p, const Segment& segment, unsigned char* memory, int share)
       : p_(p),
         segment_(segment),
-        memory_(memory),
-        columns_(columns),
+        all_memory_(memory),
+        memory_(memory + share * warp_slot_bytes),
+        share_(share),
         lane_(static_cast<int>(threadIdx.x) % warp_size) {}
 
-  /// The 16 columns from `first` on; all of the warp.
-  __device__ void load(int first, Operands& a) const {
-    constexpr int steps = 16 * sm90::query_lanes / warp_size;
+  /// The 16 · `tiles` columns from `first` on, each converted by one of the `sharing` warps and
+  /// taken by all of them, which sync() keeps together. `described` are the CTA's columns.
+  template <int tiles, int sharing, class Sync>
+  __device__ void load(int first, Column* described, Operands (&a)[tiles], Sync sync) const {
+#pragma unroll
+    for (int begin = 0; begin < tiles; begin += sharing) {
+      const int own = begin + share_;
+      uint4 bits[steps];
+      if (own < tiles) load_bits(first + 16 * own, bits);
+#pragma unroll
+      for (int plane = 0; plane < Keys::planes; ++plane) {
+        if (begin + plane > 0) sync();  // what was there is in registers
+        if (own < tiles) store_columns(first + 16 * own, plane, bits, described);
+        sync();
+#pragma unroll
+        for (int i = 0; i < sharing; ++i) {
+          if (begin + i < tiles) take(i, plane, a[begin + i < tiles ? begin + i : 0]);
+        }
+      }
+    }
+  }
+
+ private:
+  static constexpr int steps = 16 * sm90::query_lanes / warp_size;
+
+  __device__ void load_bits(int first, uint4 (&bits)[steps]) const {
     const int columns = segment_.rows * p_.heads;
-    uint4 bits[steps];
 #pragma unroll
     for (int i = 0; i < steps; ++i) {
       const int column = first + row(i);
       bits[i] = {0, 0, 0, 0};
       if (column < columns) bits[i] = load_bits(column);
     }
+  }
+
+  __device__ void store_columns(int first, int plane, const uint4 (&bits)[steps],
+                                Column* described) const {
 #pragma unroll
-    for (int plane = 0; plane < Keys::planes; ++plane) {
-      __syncwarp();  // what the warp had there is in registers
-#pragma unroll
-      for (int i = 0; i < steps; ++i) {
-        const float factor = store(row(i), plane, bits[i]);
-        if (plane > 0 || columns_ == nullptr || own_ != 0) continue;
-        const int column = first + row(i);
-        columns_[column] = {
-            factor, column < columns ? segment_.visible(sm90::row_of(column, p_.head_factor)) : 0};
-      }
-      __syncwarp();
-      const int at = lane_ / 8 % 2 * 8 + lane_ % 8;
-      const std::uint32_t address =
-          ptx::shared_address(memory_) + at * Keys::query_bytes + (lane_ / 16 ^ at % 8) * 16;
-#pragma unroll
-      for (int k = 0; k < k_steps; ++k) {
-        ptx::load_matrices(a[plane * k_steps + k], address ^ k * 32);
-      }
+    for (int i = 0; i < steps; ++i) {
+      const float factor = store(row(i), plane, bits[i]);
+      if (plane > 0 || own_ != 0) continue;
+      const int column = first + row(i);
+      const bool given = column < segment_.rows * p_.heads;
+      described[column] = {factor,
+                           given ? segment_.visible(sm90::row_of(column, p_.head_factor)) : 0};
     }
   }
 
- private:
+  /// What warp `from` has stored of a plane.
+  __device__ void take(int from, int plane, Operands& a) const {
+    const int at = lane_ / 8 % 2 * 8 + lane_ % 8;
+    const std::uint32_t address = ptx::shared_address(all_memory_ + from * warp_slot_bytes) +
+                                  at * Keys::query_bytes + (lane_ / 16 ^ at % 8) * 16;
+#pragma unroll
+    for (int k = 0; k < k_steps; ++k) {
+      ptx::load_matrices(a[plane * k_steps + k], address ^ k * 32);
+    }
+  }
+
   /// Column of a step, of 16.
   __device__ int row(int step) const { return 2 * step + lane_ / sm90::query_lanes; }
 
@@ -164,8 +190,9 @@ class Queries {
 
   const ScoreParams& p_;
   const Segment& segment_;
-  unsigned char* const memory_;
-  Column* const columns_;
+  unsigned char* const all_memory_;
+  unsigned char* const memory_;  // this warp's
+  const int share_;
   const int lane_;
   const int own_ = lane_ % sm90::query_lanes;  // of a column's lanes
 };
