@@ -24,8 +24,7 @@ class Queries {
   __device__ Queries(const ScoreParams& p, const Segment& segment, unsigned char* memory, int share)
       : p_(p),
         segment_(segment),
-        all_memory_(memory),
-        memory_(memory + share * warp_slot_bytes),
+        memory_(memory),
         share_(share),
         lane_(static_cast<int>(threadIdx.x) % warp_size) {}
 
@@ -33,54 +32,46 @@ class Queries {
   /// taken by all of them, which sync() keeps together. `described` are the CTA's columns.
   template <int tiles, int sharing, class Sync>
   __device__ void load(int first, Column* described, Operands (&a)[tiles], Sync sync) const {
+    constexpr int together = tiles < sharing ? tiles : sharing;  // tiles, a part of the slot each
+    constexpr int steps = together * tile_steps / sharing;       // of two columns, of each warp
 #pragma unroll
-    for (int begin = 0; begin < tiles; begin += sharing) {
-      const int own = begin + share_;
+    for (int begin = 0; begin < tiles; begin += together) {
       uint4 bits[steps];
-      if (own < tiles) load_bits(first + 16 * own, bits);
+#pragma unroll
+      for (int i = 0; i < steps; ++i) {
+        const int column = first + 16 * begin + row(share_ * steps + i);
+        bits[i] = {0, 0, 0, 0};
+        if (column < segment_.rows * p_.heads) bits[i] = load_bits(column);
+      }
 #pragma unroll
       for (int plane = 0; plane < Keys::planes; ++plane) {
         if (begin + plane > 0) sync();  // what was there is in registers
-        if (own < tiles) store_columns(first + 16 * own, plane, bits, described);
+#pragma unroll
+        for (int i = 0; i < steps; ++i) {
+          const int own = row(share_ * steps + i);
+          const float factor = store(own, plane, bits[i]);
+          if (plane == 0 && own_ == 0) describe(first + 16 * begin + own, factor, described);
+        }
         sync();
 #pragma unroll
-        for (int i = 0; i < sharing; ++i) {
-          if (begin + i < tiles) take(i, plane, a[begin + i < tiles ? begin + i : 0]);
-        }
+        for (int i = 0; i < together; ++i) take(i, plane, a[begin + i]);
       }
     }
   }
 
  private:
-  static constexpr int steps = 16 * sm90::query_lanes / warp_size;
+  static constexpr int tile_steps = 16 * sm90::query_lanes / warp_size;
 
-  __device__ void load_bits(int first, uint4 (&bits)[steps]) const {
-    const int columns = segment_.rows * p_.heads;
-#pragma unroll
-    for (int i = 0; i < steps; ++i) {
-      const int column = first + row(i);
-      bits[i] = {0, 0, 0, 0};
-      if (column < columns) bits[i] = load_bits(column);
-    }
+  __device__ void describe(int column, float factor, Column* described) const {
+    const bool given = column < segment_.rows * p_.heads;
+    described[column] = {factor,
+                         given ? segment_.visible(sm90::row_of(column, p_.head_factor)) : 0};
   }
 
-  __device__ void store_columns(int first, int plane, const uint4 (&bits)[steps],
-                                Column* described) const {
-#pragma unroll
-    for (int i = 0; i < steps; ++i) {
-      const float factor = store(row(i), plane, bits[i]);
-      if (plane > 0 || own_ != 0) continue;
-      const int column = first + row(i);
-      const bool given = column < segment_.rows * p_.heads;
-      described[column] = {factor,
-                           given ? segment_.visible(sm90::row_of(column, p_.head_factor)) : 0};
-    }
-  }
-
-  /// What warp `from` has stored of a plane.
+  /// Tile `from` of a plane.
   __device__ void take(int from, int plane, Operands& a) const {
     const int at = lane_ / 8 % 2 * 8 + lane_ % 8;
-    const std::uint32_t address = ptx::shared_address(all_memory_ + from * warp_slot_bytes) +
+    const std::uint32_t address = ptx::shared_address(memory_ + from * warp_slot_bytes) +
                                   at * Keys::query_bytes + (lane_ / 16 ^ at % 8) * 16;
 #pragma unroll
     for (int k = 0; k < k_steps; ++k) {
@@ -88,7 +79,7 @@ class Queries {
     }
   }
 
-  /// Column of a step, of 16.
+  /// Column of a step, of those that are converted together.
   __device__ int row(int step) const { return 2 * step + lane_ / sm90::query_lanes; }
 
   /// This lane's elements, as they are.
@@ -130,7 +121,7 @@ class Queries {
   /// Writes a plane of the elements as the products take them; returns what their scores are to be
   /// multiplied by. All of the warp.
   __device__ float store(int row, int plane, const uint4& bits) const {
-    unsigned char* const to = memory_ + row * Keys::query_bytes;
+    unsigned char* const to = memory_ + row / 16 * warp_slot_bytes + row % 16 * Keys::query_bytes;
     if constexpr (Keys::query_bytes == 128) {
       *reinterpret_cast<uint2*>(to + (own_ / 2 ^ row % 8) * 16 + own_ % 2 * 8) = {bits.x, bits.y};
       return 1;
@@ -190,8 +181,7 @@ class Queries {
 
   const ScoreParams& p_;
   const Segment& segment_;
-  unsigned char* const all_memory_;
-  unsigned char* const memory_;  // this warp's
+  unsigned char* const memory_;
   const int share_;
   const int lane_;
   const int own_ = lane_ % sm90::query_lanes;  // of a column's lanes
