@@ -97,7 +97,8 @@ __device__ void merge_row(const MergeParams& p, std::int64_t t, std::int64_t h, 
   if (lane == 0) static_cast<float*>(p.lse.data)[at_lse] = lse;
 }
 
-__global__ __launch_bounds__(row_warps* warp_size) void merge_kernel(const MergeParams p) {
+/// Four CTAs an SM: without a number the compiler keeps to 48 registers on SM120, and spills.
+__global__ __launch_bounds__(row_warps* warp_size, 4) void merge_kernel(const MergeParams p) {
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
   const std::int64_t step = std::int64_t{gridDim.x} * row_warps;

@@ -17,14 +17,14 @@
 namespace msa::cuda::portable {
 
 void attend(const AttendArgs& args);             // attend.cu
-void index_blocks(const IndexArgs& args);        // index.cu
-void index_scores(const IndexScoresArgs& args);  // index.cu
-void select_blocks(const SelectArgs& args);      // select.cu
+void index_blocks(const IndexArgs& args);        // index/index.cu
+void index_scores(const IndexScoresArgs& args);  // index/index.cu
+void select_blocks(const SelectArgs& args);      // index/index.cu
 void merge_states(const MergeArgs& args);        // merge.cu
 void write_cache(const WriteCacheArgs& args);    // write_cache/write_cache.cu
 void insert_cache(const InsertCacheArgs& args);  // write_cache/write_cache.cu
 void copy_pages(const CopyPagesArgs& args);      // copy_pages.cu
 
-std::size_t workspace_size(const IndexArgs& args);  // index.cu
+std::size_t workspace_size(const IndexArgs& args);  // index/index.cu
 
 }  // namespace msa::cuda::portable

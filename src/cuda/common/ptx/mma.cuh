@@ -34,6 +34,18 @@ __device__ inline void mma(float (&d)[4], const std::uint32_t (&a)[4], std::uint
   }
 }
 
+/// The same of e4m3, D[16, 8] += A[16, 32] · B[32, 8], four elements of neighbouring columns (of B:
+/// rows) a register: A: {row g, columns 4 c to + 3}, row g + 8, then both of columns + 16. B:
+/// column g, rows 4 c to + 3, then rows + 16. From SM89 on; SM90 widens both to f16.
+__device__ inline void mma_e4m3(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+                                std::uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
 /// Four matrices of 8 rows of 16 bytes: lane 8 i + r gives the address of row r of matrix i, and
 /// x[i] becomes matrix i's row lane / 4, elements 2 (lane % 4) and + 1.
 __device__ inline void load_matrices(std::uint32_t (&x)[4], std::uint32_t address) {

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "common/block_order.h"
-#include "cuda/sm90/index/plan.h"
+#include "cuda/common/index/plan.h"
 #include "msa/types.h"
 
 /// \file
@@ -101,25 +101,6 @@ namespace barriers {
 inline constexpr int math = 1;
 inline constexpr int board = 2;
 }  // namespace barriers
-
-/// Pages [page_begin, page_end) of a tile.
-struct Segment {
-  std::int64_t first_token;  // of the call
-  std::int64_t position;     // of it, in the request
-  std::int32_t request;
-  std::int32_t rows;     // of the tile; 0 ends the CTA's work
-  std::int32_t seq_len;  // of the request
-  std::int32_t page_begin, page_end;
-
-  /// Keys that the tile's row sees.
-  MSA_HOST_DEVICE std::int32_t visible(int row) const {
-    const std::int64_t seen = position + row + 1;
-    return static_cast<std::int32_t>(seen < 0 ? 0 : seen < seq_len ? seen : seq_len);
-  }
-};
-
-/// Requests are counted by so many threads; a bucket of them each.
-inline constexpr int buckets = 128;
 
 /// What is known of the slots of a ring of pages.
 struct PageRing {

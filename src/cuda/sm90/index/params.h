@@ -5,35 +5,13 @@
 
 #include <cstdint>
 
-#include "common/block_order.h"
-#include "cuda/common/batch.cuh"
+#include "cuda/common/index/params.h"
 #include "cuda/sm90/common/arithmetic.h"
 
 /// \file
-/// What the indexer's kernels are launched with.
+/// What the score kernel is launched with.
 
 namespace msa::cuda::sm90::index {
-
-/// Scores [rows, Hi, blocks], strides in elements.
-struct ScoreView {
-  float* data;
-  std::int64_t token, head, block;
-  std::int64_t blocks;
-};
-
-/// Lists [rows, Hs, topk], strides in elements.
-struct ListsView {
-  std::int32_t* data;
-  std::int64_t token, list, slot;
-  int lists, topk;
-};
-
-/// Rows of a call that are scored together: consecutive ones, all of decode requests or none.
-struct Window {
-  std::int64_t first_token, tokens;
-  std::int64_t first_request, requests;  // that have rows in it, or all prefill ones
-  bool decode;
-};
 
 /// Of the score kernel.
 struct ScoreParams {
@@ -60,18 +38,6 @@ struct ScoreParams {
   // Where lists are kept in shared memory instead of scores in the workspace:
   SelectRule rule;
   ListsView selection;  // row 0 is the call's
-};
-
-/// Of the select kernel.
-struct SelectParams {
-  ScoreView scores;  // row 0 is the window's first token
-  int heads;
-  SelectRule rule;
-  ListsView selection;               // row 0 is the window's first token
-  const std::int32_t* valid_blocks;  // of the window's tokens; null: from the batch
-  BatchView batch;
-  Window window;
-  bool after_scores;  // the launch before is the score kernel's
 };
 
 }  // namespace msa::cuda::sm90::index

@@ -1,8 +1,8 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "cuda/common/index/top_list.cuh"
 #include "cuda/sm90/index/math.cuh"
-#include "cuda/sm90/index/top_list.cuh"
 
 /// \file
 /// What becomes of the maxima on the board: scores in memory, or, where the workspace has no room

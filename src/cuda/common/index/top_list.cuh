@@ -10,7 +10,7 @@
 /// \file
 /// The best blocks of a row, kept by a warp in its registers.
 
-namespace msa::cuda::sm90::index {
+namespace msa::cuda {
 
 /// Compares lane with lane ^ mask; the lower lane keeps the larger where `descending`.
 template <class T>
@@ -117,4 +117,4 @@ __device__ inline void write_all_ids(std::int64_t valid, int topk, std::int32_t*
 /// Parts of a list of topk blocks.
 constexpr int list_parts(int topk) { return topk <= warp_size ? 1 : 2; }
 
-}  // namespace msa::cuda::sm90::index
+}  // namespace msa::cuda

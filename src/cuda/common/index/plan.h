@@ -7,7 +7,7 @@
 #include "msa/types.h"
 
 /// \file
-/// Schedule arithmetic of the indexer's score kernel: pure functions of integers, the same on host
+/// Schedule arithmetic of the indexer's score kernels: pure functions of integers, the same on host
 /// and device.
 ///
 /// A tile is some rows of one request with all their index heads, a column of the products each:
@@ -16,7 +16,7 @@
 /// every CTA takes an equal slice of it. A score is a function of its query and its block alone, so
 /// that no slice changes a bit.
 
-namespace msa::cuda::sm90::index {
+namespace msa::cuda {
 
 inline constexpr int max_columns = 256;
 
@@ -78,7 +78,7 @@ struct TileRun {
 class Slices {
  public:
   /// `by_ctas` divides by `ctas`, of which there are some hundreds.
-  MSA_HOST_DEVICE constexpr Slices(std::int64_t units, int ctas, const Divisor& by_ctas)
+  MSA_HOST_DEVICE constexpr Slices(std::int64_t units, int ctas, const sm90::Divisor& by_ctas)
       : by_ctas_(by_ctas),
         each_(units <= INT32_MAX ? by_ctas.quotient(static_cast<int>(units)) : units / ctas),
         rest_(static_cast<int>(units - each_ * ctas)) {}
@@ -89,14 +89,33 @@ class Slices {
   }
 
  private:
-  Divisor by_ctas_;
+  sm90::Divisor by_ctas_;
   std::int64_t each_;
   int rest_;
 };
+
+/// Requests are counted by so many threads; a bucket of them each.
+inline constexpr int buckets = 128;
 
 /// Pages of `keys` keys.
 MSA_HOST_DEVICE constexpr std::int64_t pages_of(std::int64_t keys) {
   return (keys + page_size - 1) / page_size;
 }
 
-}  // namespace msa::cuda::sm90::index
+/// Pages [page_begin, page_end) of a tile.
+struct Segment {
+  std::int64_t first_token;  // of the call
+  std::int64_t position;     // of it, in the request
+  std::int32_t request;
+  std::int32_t rows;     // of the tile; 0 ends the CTA's work
+  std::int32_t seq_len;  // of the request
+  std::int32_t page_begin, page_end;
+
+  /// Keys that the tile's row sees.
+  MSA_HOST_DEVICE std::int32_t visible(int row) const {
+    const std::int64_t seen = position + row + 1;
+    return static_cast<std::int32_t>(seen < 0 ? 0 : seen < seq_len ? seen : seq_len);
+  }
+};
+
+}  // namespace msa::cuda

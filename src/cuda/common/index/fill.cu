@@ -1,19 +1,19 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #include "cuda/common/dependency.cuh"
-#include "cuda/common/launch.h"
-#include "cuda/sm90/index/launch.h"
-#include "cuda/sm90/index/plan.h"
+#include "cuda/common/index/launch.h"
+#include "cuda/common/index/plan.h"
+#include "cuda/common/launch_behind.h"
 
 /// \file
 /// What the score kernel does not look at: −inf for the blocks behind those that a row sees.
 
-namespace msa::cuda::sm90::index {
+namespace msa::cuda {
 namespace {
 
 constexpr int threads = 256;
 
 /// A CTA a row.
-__global__ __launch_bounds__(threads) void fill_kernel(const ScoreParams p) {
+__global__ __launch_bounds__(threads) void fill_kernel(const FillParams p) {
   meet_dependencies();
   for (std::int64_t row = blockIdx.x; row < p.window.tokens; row += gridDim.x) {
     const RowPlace place = find_row(p.batch, p.window.first_token + row);
@@ -29,8 +29,9 @@ __global__ __launch_bounds__(threads) void fill_kernel(const ScoreParams p) {
 
 }  // namespace
 
-void launch_fill(const ScoreParams& p, const Origin& origin) {
-  launch_dependent(origin.op, fill_kernel, p.window.tokens, threads, 0, origin.stream, p);
+void launch_fill(const FillParams& p, const Origin& origin) {
+  launch_behind(origin.op, origin.device, fill_kernel, p.window.tokens, threads, 0, origin.stream,
+                p);
 }
 
-}  // namespace msa::cuda::sm90::index
+}  // namespace msa::cuda

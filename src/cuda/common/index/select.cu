@@ -2,16 +2,16 @@
 #include <cmath>
 
 #include "cuda/common/dependency.cuh"
-#include "cuda/common/launch.h"
-#include "cuda/sm90/index/launch.h"
-#include "cuda/sm90/index/plan.h"
-#include "cuda/sm90/index/top_list.cuh"
+#include "cuda/common/index/launch.h"
+#include "cuda/common/index/plan.h"
+#include "cuda/common/index/top_list.cuh"
+#include "cuda/common/launch_behind.h"
 
 /// \file
 /// The select kernel: lists from scores. A warp looks at a row and list, or, where there are few,
 /// four of them share its blocks.
 
-namespace msa::cuda::sm90::index {
+namespace msa::cuda {
 namespace {
 
 constexpr int warps = 4, threads = warps * warp_size;
@@ -409,11 +409,11 @@ void launch_select(const SelectParams& p, const Origin& origin) {
   const std::int64_t tokens = p.window.tokens, lists = p.selection.lists;
   const bool many = tokens * lists >= many_items;
   const bool one = list_parts(p.selection.topk) == 1;
-  launch_dependent(origin.op,
-                   many ? (one ? select_kernel<1, 1> : select_kernel<2, 1>)
-                        : (one ? select_kernel<1, warps> : select_kernel<2, warps>),
-                   (many ? (tokens + warps - 1) / warps : tokens) * lists, threads, 0,
-                   origin.stream, p);
+  launch_behind(origin.op, origin.device,
+                many ? (one ? select_kernel<1, 1> : select_kernel<2, 1>)
+                     : (one ? select_kernel<1, warps> : select_kernel<2, warps>),
+                (many ? (tokens + warps - 1) / warps : tokens) * lists, threads, 0, origin.stream,
+                p);
 }
 
-}  // namespace msa::cuda::sm90::index
+}  // namespace msa::cuda

@@ -1,0 +1,10 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#include "cuda/portable/index/launch.cuh"
+
+namespace msa::cuda::portable::index {
+
+void launch_e4m3(const ScoreParams& p, Output output, const Origin& origin) {
+  launch_keys<E4m3Keys>(p, output, origin);
+}
+
+}  // namespace msa::cuda::portable::index
