@@ -28,6 +28,9 @@ class Soak final : public Command {
     app.add_option("--seconds", options_.seconds, "How long; no step begins later")
         ->capture_default_str()
         ->check(number(1e-3, 1e9));
+    count(app, "--rows", options_.rows,
+          "Stop after so many rows; fewer in the time are a failure (default: what the time "
+          "allows)");
     count(app, "--steps", options_.steps, "Steps of each stream (default: what the time allows)");
     app.add_option("--threads", threads_, "Host threads (default: all usable cores)")
         ->check(whole_number<std::int64_t>(1, 1024));

@@ -240,9 +240,13 @@ void Lane::poison_outputs() {
 void Lane::draw_rows() {
   const std::int64_t tokens = plan_->tokens() + padding_, row = episode_.shape.row_elements();
   auto* rows = rows_.host_as<std::uint16_t>();
-  const auto places = static_cast<std::int64_t>(noise_.size()) - row;
+  // Queries come from one half of the noise, keys and values from the other: a key equal to its
+  // query outweighs all others, and the contract's bound on mean errors is one for averages.
+  const auto half = static_cast<std::int64_t>(noise_.size()) / 2;
+  const std::int64_t q = episode_.shape.q_heads * head_dim;
   for (std::int64_t t = 0; t < tokens; ++t) {
-    std::copy_n(noise_.begin() + random_.below(places), row, rows + t * row);
+    std::uint16_t* to = std::copy_n(noise_.begin() + random_.below(half - q), q, rows + t * row);
+    std::copy_n(noise_.begin() + half + random_.below(half - (row - q)), row - q, to);
   }
   rows_.upload(0, bytes_of(tokens * row, episode_.row_type()));
 }

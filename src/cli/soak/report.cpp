@@ -20,8 +20,10 @@ void print_report(const cli::Console& console, const SoakReport& report) {
       "allowed; {} free pages\n",
       s.rows, s.worst_share, s.pages_checked);
   if (report.wrong.empty()) {
-    console.print("{}\n", report.passed() ? console.styled(cli::Style::good, "nothing wrong")
-                                          : console.styled(cli::Style::bad, "no row was checked"));
+    console.print("{}\n",
+                  report.passed()
+                      ? console.styled(cli::Style::good, "nothing wrong")
+                      : console.styled(cli::Style::bad, "too few rows were checked in the time"));
     return;
   }
   console.print("{}\n  {}\nagain with\n  {}\n", console.styled(cli::Style::bad, "wrong"),
@@ -43,6 +45,7 @@ cli::Json report_json(const SoakReport& report, cli::Json environment) {
                     {"machine", report.machine},
                     {"backends", report.backends},
                     {"seed", o.seed},
+                    {"rows_wanted", o.rows},
                     {"rows_per_step", o.rows_per_step},
                     {"tokens", s.tokens},
                     {"recorded_steps", s.captured_steps},

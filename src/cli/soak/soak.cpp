@@ -26,7 +26,10 @@ class Run {
  public:
   explicit Run(SoakReport& report) : report_(report) {}
 
-  bool over() const { return stop_ || seconds_since(start_) > report_.options.seconds; }
+  bool over() const {
+    const SoakOptions& o = report_.options;
+    return stop_ || seconds_since(start_) > o.seconds || (o.rows > 0 && rows_ >= o.rows);
+  }
   double seconds() const { return seconds_since(start_); }
   std::int64_t rows() const { return rows_; }
   void add_rows(std::int64_t rows) { rows_ += rows; }

@@ -1,6 +1,7 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -17,6 +18,7 @@ namespace msa::soak {
 
 struct SoakOptions {
   double seconds = 60;     ///< no step begins later
+  std::int64_t rows = 0;   ///< enough of them, which the time must allow; 0 = as many as it does
   std::int64_t steps = 0;  ///< of each lane; 0 = what the time allows
   std::int64_t threads = 1;
   std::int64_t streams = 2;         ///< of each thread: its lanes
@@ -36,7 +38,9 @@ struct SoakReport {
   std::string wrong;   ///< the first that was found, in words; "" = nothing
   std::string repeat;  ///< the command that finds it again
 
-  bool passed() const { return wrong.empty() && lanes.rows > 0; }
+  bool passed() const {
+    return wrong.empty() && lanes.rows >= std::max<std::int64_t>(options.rows, 1);
+  }
 };
 
 /// Every lane gets a place of its own. `on_rows`, which may be empty, sees the rows checked so far
