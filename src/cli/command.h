@@ -52,6 +52,7 @@ std::unique_ptr<Command> make_run();          // run.cpp
 std::unique_ptr<Command> make_verify();       // verify.cpp
 std::unique_ptr<Command> make_bench();        // bench/bench.cpp
 std::unique_ptr<Command> make_replay();       // replay/command.cpp
+std::unique_ptr<Command> make_soak();         // soak/command.cpp
 std::unique_ptr<Command> make_completions();  // completions.cpp
 std::unique_ptr<Command> make_manual();       // manual.cpp
 

@@ -10,6 +10,7 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   commands.push_back(make_verify());
   commands.push_back(make_bench());
   commands.push_back(make_replay());
+  commands.push_back(make_soak());
   commands.push_back(make_completions());
   commands.push_back(make_manual());
   return commands;

@@ -18,7 +18,7 @@ namespace msa::cli {
 
 /// A place whose calls the CPU serves, but whose memory is its own: what a command forgets to bring
 /// there, or back, is missing, as on a device. New memory is full of NaNs.
-class ApartPlace final : public Place {
+class ApartPlace : public Place {
  public:
   /// Another device than the CPU's: no call is served, but all are checked.
   explicit ApartPlace(Device device = {}) : device_(device) {}

@@ -28,7 +28,7 @@ std::string lowest_isa() {
 }
 
 TEST(Command, HelpAtEachLevelGoesToStdout) {
-  for (const char* command : {"", "info ", "run ", "verify ", "bench ", "replay "}) {
+  for (const char* command : {"", "info ", "run ", "verify ", "bench ", "replay ", "soak "}) {
     const ProgramResult result = run_msa(std::string(command) + "--help");
     EXPECT_EQ(result.code, 0) << command;
     EXPECT_TRUE(has(result.out, "Usage: msa")) << command;

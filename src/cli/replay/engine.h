@@ -79,8 +79,9 @@ struct StepTensors {
   /// beside them is there. Empty where the host holds everything.
   std::function<void(const StepItem& item, std::int64_t token)> fetch;
   WriteCacheArgs write;  // inputs and outputs of write_cache
-  Tensor selection;      // [max_tokens, Hi, 16] i32
+  Tensor selection;      // [max_tokens, Hi, topk] i32
   Tensor out;            // [max_tokens, Hq, 128]
+  Tensor lse;            // [max_tokens, Hq] f32, where the step wrote it
   SelectRule rule;
   Scale k_scale, v_scale;
 };

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <utility>
 
 #include "cli/replay/digest.h"
 #include "cli/replay/work.h"
@@ -19,8 +20,9 @@ namespace {
 // Tolerances of the contract's section 9.
 constexpr double attend_max_abs = 1.7e-2;
 constexpr double attend_mean_abs = 2.5e-4;
-constexpr std::int64_t attend_mean_keys = 512;  // rows that see fewer have no mean bound
+constexpr std::int64_t attend_mean_keys = 512;  // rows that average fewer have no mean bound
 constexpr double attend_relative_l2 = 4e-3;
+constexpr double lse_abs = 1e-4, lse_relative = 0x1p-20;
 constexpr double score_abs = 1e-2;
 constexpr double rotated_pair = 0x1p-20;  // of the pair's norm
 
@@ -70,10 +72,19 @@ double ulp(DType type, double x) {
 /// 64 are a pair whose norm bounds the error, too.
 struct RowCheck {
   ErrorShare& share;
+  std::string& detail;
   bool ok = true;
 
-  void compare(const ConstTensor& stored, const double* wanted, std::int64_t heads, double scale,
-               bool rotated) {
+  /// Words on the first value that is wrong.
+  void see(const char* name, std::int64_t h, std::int64_t d, double stored, double wanted) {
+    if (ok) {
+      detail = fmt::format("write_cache: {}, head {}, element {} is {}, not {}", name, h, d, stored,
+                           wanted);
+    }
+    ok = false;
+  }
+  void compare(const char* name, const ConstTensor& stored, const double* wanted,
+               std::int64_t heads, double scale, bool rotated) {
     for (std::int64_t h = 0; h < heads; ++h) {
       for (std::int64_t d = 0; d < head_dim; ++d) {
         const std::int64_t at = h * stored.stride[0] + d * stored.stride[1];
@@ -86,20 +97,24 @@ struct RowCheck {
               d < 64 ? std::hypot(head[d % 32], head[d % 32 + 32]) : std::fabs(head[d]);
           allowed = std::max(allowed, rotated_pair * pair / scale);
         }
-        const double error = std::fabs(load(stored.dtype, stored.data, at) - exact);
+        const double value = load(stored.dtype, stored.data, at);
+        const double error = std::fabs(value - exact);
         share.see(error, allowed);
-        ok = ok && error <= allowed;
+        if (!(error <= allowed)) see(name, h, d, value, exact);
       }
     }
   }
-  void compare_exactly(const ConstTensor& stored, const double* wanted, std::int64_t heads) {
+  void compare_exactly(const char* name, const ConstTensor& stored, const double* wanted,
+                       std::int64_t heads) {
     for (std::int64_t h = 0; h < heads; ++h) {
       for (std::int64_t d = 0; d < head_dim; ++d) {
         const std::int64_t at = h * stored.stride[0] + d * stored.stride[1];
-        ok = ok && load(stored.dtype, stored.data, at) == wanted[h * head_dim + d];
+        const double value = load(stored.dtype, stored.data, at);
+        if (value == wanted[h * head_dim + d]) continue;
+        see(name, h, d, value, wanted[h * head_dim + d]);
+        share.worst = std::numeric_limits<double>::infinity();
       }
     }
-    if (!ok) share.worst = std::numeric_limits<double>::infinity();
   }
 };
 
@@ -115,7 +130,7 @@ ConstTensor at_row(const ConstTensor& rows, std::int64_t token) {
 }
 
 bool check_write(const StepItem& item, std::int64_t position, std::int64_t token,
-                 const StepTensors& t, ErrorShare& share) {
+                 const StepTensors& t, ErrorShare& share, std::string& detail) {
   WriteCacheArgs args = t.write;
   args.qkv = args.qkv.narrow(0, token, 1);
   args.positions = ConstTensor::dense(&position, DType::i64, {1});
@@ -131,16 +146,16 @@ bool check_write(const StepItem& item, std::int64_t position, std::int64_t token
   const ConstTensor index_k(index_slot.data, index.dtype, {1, head_dim}, {0, index.stride[2]});
   const std::int64_t kv_heads = k.shape[0];
 
-  RowCheck check{share};
+  RowCheck check{share, detail};
   const ConstTensor q = at_row(t.write.q_out, token), index_q = at_row(t.write.index_q_out, token);
-  check.compare(q, wanted.q.data(), q.shape[0], 1, true);
-  check.compare(index_q, wanted.index_q.data(), index_q.shape[0], 1, true);
-  check.compare(k, wanted.k.data(), kv_heads, t.k_scale.value, true);
-  check.compare(index_k, wanted.index_k.data(), 1, 1, true);
+  check.compare("q", q, wanted.q.data(), q.shape[0], 1, true);
+  check.compare("index_q", index_q, wanted.index_q.data(), index_q.shape[0], 1, true);
+  check.compare("k", k, wanted.k.data(), kv_heads, t.k_scale.value, true);
+  check.compare("index_k", index_k, wanted.index_k.data(), 1, 1, true);
   if (is_fp8(v.dtype)) {
-    check.compare(v, wanted.v.data(), kv_heads, t.v_scale.value, false);
+    check.compare("v", v, wanted.v.data(), kv_heads, t.v_scale.value, false);
   } else {
-    check.compare_exactly(v, wanted.v.data(), kv_heads);
+    check.compare_exactly("v", v, wanted.v.data(), kv_heads);
   }
   return check.ok;
 }
@@ -174,7 +189,7 @@ bool check_ids(const std::vector<double>& scores, const std::vector<std::int32_t
 }
 
 bool check_selection(const StepItem& item, std::int64_t position, std::int64_t token,
-                     const StepTensors& t, ErrorShare& share) {
+                     const StepTensors& t, ErrorShare& share, std::string& detail) {
   const RowBatch batch(position, item.index_pages);
   const std::int64_t heads = t.selection.shape[1], topk = t.selection.shape[2];
   const std::int64_t valid = visible_pages(position);
@@ -192,16 +207,24 @@ bool check_selection(const StepItem& item, std::int64_t position, std::int64_t t
         t.selection.ptr<std::int32_t>() + token * t.selection.stride[0] + h * t.selection.stride[1];
     const auto count = static_cast<std::ptrdiff_t>(std::min(topk, valid));
     const auto list = wanted.begin() + h * topk;
-    ok = ok && std::all_of(row + count, row + topk, [](std::int32_t id) { return id == -1; });
-    ok = check_ids({scores.begin() + h * valid, scores.begin() + (h + 1) * valid},
-                   {list, list + count}, {row, row + count}, t.rule, share) &&
-         ok;
+    const bool ended =
+        std::all_of(row + count, row + topk, [](std::int32_t id) { return id == -1; });
+    if (check_ids({scores.begin() + h * valid, scores.begin() + (h + 1) * valid},
+                  {list, list + count}, {row, row + count}, t.rule, share) &&
+        ended) {
+      continue;
+    }
+    if (ok) {
+      detail = fmt::format("index_blocks: list {} is [{}], not [{}]", h,
+                           fmt::join(row, row + topk, " "), fmt::join(list, list + count, " "));
+    }
+    ok = false;
   }
   return ok;
 }
 
 bool check_attend(const StepItem& item, std::int64_t position, std::int64_t token,
-                  const StepTensors& t, VerifierReport& report) {
+                  const StepTensors& t, VerifierReport& report, std::string& detail) {
   const RowBatch batch(position, item.pages);
   AttendArgs args;
   args.q = ConstTensor(t.write.q_out).narrow(0, token, 1);
@@ -214,12 +237,16 @@ bool check_attend(const StepItem& item, std::int64_t position, std::int64_t toke
   const reference::AttendResult wanted = reference::attend(args);
   const ConstTensor out = at_row(t.out, token);
   double largest = 0, sum = 0, squares = 0, norm = 0;
+  std::int64_t worst = 0;  // element
   for (std::int64_t h = 0; h < out.shape[0]; ++h) {
     for (std::int64_t d = 0; d < head_dim; ++d) {
       const double exact = wanted.out[static_cast<std::size_t>(h * head_dim + d)];
       const double error =
           std::fabs(load(out.dtype, out.data, h * out.stride[0] + d * out.stride[1]) - exact);
-      largest = std::max(largest, error);
+      if (std::isnan(error) ? !std::isnan(largest) : error > largest) {  // a NaN stays
+        largest = error;
+        worst = h * head_dim + d;
+      }
       sum += error;  // a NaN sticks to the sums
       squares += error * error;
       norm += exact * exact;
@@ -231,9 +258,29 @@ bool check_attend(const StepItem& item, std::int64_t position, std::int64_t toke
   report.attend_max.see(largest, attend_max_abs);
   report.attend_l2.see(relative, attend_relative_l2);
   bool ok = largest <= attend_max_abs && relative <= attend_relative_l2;
-  if (position + 1 >= attend_mean_keys) {
+  // The own block is always chosen.
+  const std::int64_t others = std::min(visible_pages(position), t.selection.shape[2]) - 1;
+  if (others * page_size + position % page_size + 1 >= attend_mean_keys) {
     report.attend_mean.see(mean, attend_mean_abs);
     ok = ok && mean <= attend_mean_abs;
+  }
+  if (!ok) {
+    const std::int64_t head = worst / head_dim, element = worst % head_dim;
+    detail = fmt::format(
+        "attend: head {}, element {} is {}, not {}; mean error {:.2g}, relative L2 {:.2g}", head,
+        element, load(out.dtype, out.data, head * out.stride[0] + element * out.stride[1]),
+        wanted.out[static_cast<std::size_t>(worst)], mean, relative);
+  }
+  for (std::int64_t h = 0; t.lse.given() && h < out.shape[0]; ++h) {
+    const double exact = wanted.lse[static_cast<std::size_t>(h)];
+    const double value =
+        load(DType::f32, t.lse.data, token * t.lse.stride[0] + h * t.lse.stride[1]);
+    const double error = std::fabs(value - exact),
+                 allowed = lse_abs + lse_relative * std::fabs(exact);
+    report.lse.see(error, allowed);
+    if (error <= allowed) continue;
+    if (ok) detail = fmt::format("attend: LSE of head {} is {}, not {}", h, value, exact);
+    ok = false;
   }
   return ok;
 }
@@ -247,8 +294,8 @@ void ErrorShare::see(double error, double allowed) {
 }
 
 double VerifierReport::worst_share() const {
-  return std::max(
-      {write.worst, selection.worst, attend_max.worst, attend_mean.worst, attend_l2.worst});
+  return std::max({write.worst, selection.worst, attend_max.worst, attend_mean.worst,
+                   attend_l2.worst, lse.worst});
 }
 
 Verifier::Pick Verifier::pick(const StepPlan& plan, std::uint64_t bits) const {
@@ -285,17 +332,22 @@ bool Verifier::check_row(const StepItem& item, std::int64_t row, std::int64_t to
                          const StepTensors& t) {
   if (t.fetch) t.fetch(item, token);
   const std::int64_t position = item.first_position + row;
-  const bool write = check_write(item, position, token, t, report_.write);
-  const bool selection = check_selection(item, position, token, t, report_.selection);
-  const bool attend = check_attend(item, position, token, t, report_);
+  std::string details[3];
+  const bool write = check_write(item, position, token, t, report_.write, details[0]);
+  const bool selection = check_selection(item, position, token, t, report_.selection, details[1]);
+  const bool attend = check_attend(item, position, token, t, report_, details[2]);
   ++report_.rows;
   if (write && selection && attend) return true;
   ++report_.wrong;
   if (report_.complaints.size() < most_complaints) {
-    report_.complaints.push_back(
+    std::string complaint =
         fmt::format("request {}, position {}, {}: wrong{}{}{}", item.request, position,
                     item.decode ? "decode" : "prefill", write ? "" : " write_cache",
-                    selection ? "" : " index_blocks", attend ? "" : " attend"));
+                    selection ? "" : " index_blocks", attend ? "" : " attend");
+    for (const std::string& detail : details) {
+      if (!detail.empty()) complaint += "; " + detail;
+    }
+    report_.complaints.push_back(std::move(complaint));
   }
   return false;
 }

@@ -30,6 +30,7 @@ struct VerifierReport {
   ErrorShare write;        ///< q, index_q and the cache rows
   ErrorShare selection;    ///< scores of ids that differ from the reference's choice
   ErrorShare attend_max, attend_mean, attend_l2;
+  ErrorShare lse;                       ///< of steps that have it
   double worst_abs_error = 0;           ///< of attend
   std::vector<std::string> complaints;  ///< the first wrong rows, in words
 
