@@ -25,6 +25,7 @@ void write_cache(const WriteCacheArgs& args);    // write_cache/write_cache.cu
 void insert_cache(const InsertCacheArgs& args);  // write_cache/write_cache.cu
 void copy_pages(const CopyPagesArgs& args);      // copy_pages.cu
 
-std::size_t workspace_size(const IndexArgs& args);  // index.cu
+std::size_t workspace_size(const AttendArgs& args);  // attend.cu
+std::size_t workspace_size(const IndexArgs& args);   // index.cu
 
 }  // namespace msa::cuda::portable

@@ -1,0 +1,102 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/common/ptx/mma.cuh"
+#include "cuda/common/widen.cuh"
+#include "msa/types.h"
+
+/// \file
+/// What differs between the cache types: the type of the products, and how rows of a slot become
+/// operands B of mma.sync. A slot's row of 256 or 128 bytes is a key, its 16-byte chunks swizzled
+/// by the row.
+
+namespace msa::cuda::portable::decode {
+
+/// Address of a chunk of a row.
+template <int row_bytes>
+__device__ inline std::uint32_t chunk_at(std::uint32_t slot, int row, int chunk) {
+  return slot + static_cast<std::uint32_t>(row * row_bytes + ((chunk ^ row % 8) * 16));
+}
+
+/// 16-bit caches: rows are operands as they lie in shared memory.
+template <ptx::Operand type>
+struct WideCache {
+  static constexpr int element_bytes = 2;
+  static constexpr ptx::Operand product = type;
+
+  /// Where element d of a query lies.
+  static constexpr int q_position(int d) { return d; }
+
+  /// Operands of 16 keys from `key` on and of the k steps 2 `pair` and + 1: b[step][8 keys][2].
+  __device__ static void load_keys(std::uint32_t slot, int key, int pair, int lane,
+                                   std::uint32_t (&b)[2][2][2]) {
+    const int row = key + lane / 16 * 8 + lane % 8;
+#pragma unroll
+    for (int step = 0; step < 2; ++step) {
+      std::uint32_t x[4];
+      ptx::load_matrices(x, chunk_at<256>(slot, row, 4 * pair + 2 * step + lane / 8 % 2));
+      b[step][0][0] = x[0], b[step][0][1] = x[1], b[step][1][0] = x[2], b[step][1][1] = x[3];
+    }
+  }
+  /// Operands of 16 keys from `key` on and columns 32 w to 32 w + 31 of V: b[8 columns][2].
+  __device__ static void load_values(std::uint32_t slot, int key, int w, int lane,
+                                     std::uint32_t (&b)[4][2]) {
+    const int row = key + lane % 16;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      std::uint32_t x[4];
+      ptx::load_transposed(x, chunk_at<256>(slot, row, 4 * w + 2 * half + lane / 16));
+      b[2 * half][0] = x[0], b[2 * half][1] = x[1];
+      b[2 * half + 1][0] = x[2], b[2 * half + 1][1] = x[3];
+    }
+  }
+  /// A lane's columns of V come in pairs of neighbours: elements 2 i and 2 i + 1 of its eight are
+  /// columns column(lane, i) and + 1 of the warp's 32.
+  __device__ static int column(int lane, int i) { return 8 * i + lane % 4 * 2; }
+  /// Of tile `tile` of columns and its element `e` (0 or 1): which of the lane's eight it is.
+  static constexpr int element(int tile, int e) { return 2 * tile + e; }
+};
+
+/// 8-bit caches: every value is exact in f16.
+template <DType type>
+struct NarrowCache {
+  static constexpr int element_bytes = 1;
+  static constexpr ptx::Operand product = ptx::Operand::f16;
+
+  /// A lane gets four neighbouring elements of a key, which become its two registers of B: a dot
+  /// product does not mind the order.
+  static constexpr int q_position(int d) {
+    return d / 16 * 16 + d % 16 / 4 * 2 + d % 2 + d / 2 % 2 * 8;
+  }
+
+  __device__ static void load_keys(std::uint32_t slot, int key, int pair, int lane,
+                                   std::uint32_t (&b)[2][2][2]) {
+    std::uint32_t x[4];
+    ptx::load_matrices(
+        x, chunk_at<128>(slot, key + lane / 8 % 2 * 8 + lane % 8, 2 * pair + lane / 16));
+#pragma unroll
+    for (int i = 0; i < 4; ++i) widen<type>(x[i], b[i / 2][i % 2][0], b[i / 2][i % 2][1]);
+  }
+  __device__ static void load_values(std::uint32_t slot, int key, int w, int lane,
+                                     std::uint32_t (&b)[4][2]) {
+    std::uint32_t x[4];
+    ptx::load_transposed(x, chunk_at<128>(slot, key + lane % 16, 2 * w + lane / 16));
+    // A register has columns 2 g and 2 g + 1 of one key, then of the next.
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      widen<type>(__byte_perm(x[i], 0, 0x3120), b[i / 2 * 2][i % 2], b[i / 2 * 2 + 1][i % 2]);
+    }
+  }
+  /// Tiles 2 h and 2 h + 1 have the even and the odd columns of 16.
+  __device__ static int column(int lane, int i) { return 16 * (i / 2) + lane % 4 * 4 + i % 2 * 2; }
+  static constexpr int element(int tile, int e) { return tile / 2 * 4 + e * 2 + tile % 2; }
+};
+
+using Bf16Cache = WideCache<ptx::Operand::bf16>;
+using F16Cache = WideCache<ptx::Operand::f16>;
+using E4m3Cache = NarrowCache<DType::e4m3>;
+using E5m2Cache = NarrowCache<DType::e5m2>;
+
+}  // namespace msa::cuda::portable::decode

@@ -1,0 +1,72 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/common/ptx/mma.cuh"
+#include "cuda/portable/decode/cache.cuh"
+#include "cuda/portable/decode/config.h"
+#include "cuda/portable/decode/params.h"
+
+/// \file
+/// Memory to the ring. Each warp brings the rows that it computes logits of, so that a slot of K
+/// is its own affair; V, which all warps read, is handed over by the barrier of P.
+
+namespace msa::cuda::portable::decode {
+
+/// A lane's chunks of a step where rows are aligned to their elements alone. No member: an object
+/// whose address is taken would live in memory.
+template <class Cache, class S>
+__device__ __forceinline__ void copy_elements(unsigned char* slot, const char* from,
+                                              std::int64_t token, int keys, int first_row,
+                                              int chunk) {
+  using Element = std::conditional_t<Cache::element_bytes == 2, std::uint16_t, std::uint8_t>;
+  constexpr int elements = 16 / Cache::element_bytes;
+  constexpr int rows_at_once = 32 / (S::row_bytes / 16);
+#pragma unroll 1
+  for (int i = 0; i < S::keys / 4; i += rows_at_once) {
+    const int offset = i / 16 * 64 + i % 16, row = first_row + offset;
+    const auto* source = reinterpret_cast<const Element*>(from + row * token) + chunk * elements;
+    auto* to = reinterpret_cast<Element*>(slot + row * S::row_bytes + ((chunk ^ row % 8) * 16));
+#pragma unroll 1
+    for (int e = 0; e < elements; ++e) to[e] = row < keys ? source[e] : Element{0};
+  }
+}
+
+/// A warp's rows of a step: 16 keys of each 64.
+template <class Cache, class S>
+class Fetch {
+ public:
+  __device__ Fetch(const Params& p, int warp, int lane) : aligned_(p.kv_aligned) {
+    row_ = 16 * warp + lane / chunks;
+    chunk_ = lane % chunks;
+  }
+
+  /// Keys from `from` (the step's first key) on; of those at or past `keys`, which do not exist,
+  /// zeros.
+  __device__ void bring(std::uint32_t slot, unsigned char* memory, const char* from,
+                        std::int64_t token, int keys) const {
+    if (!aligned_) return copy_elements<Cache, S>(memory, from, token, keys, row_, chunk_);
+    const char* source = from + row_ * token + chunk_ * 16;
+#pragma unroll
+    for (int block = 0; block < S::keys / 64; ++block) {
+#pragma unroll
+      for (int i = 0; i < 16 / rows_at_once; ++i) {
+        const int row = row_ + 64 * block + i * rows_at_once;
+        const bool wanted = row < keys;
+        const char* at = source + (64 * block + i * rows_at_once) * token;
+        ptx::copy_16(chunk_at<S::row_bytes>(slot, row, chunk_), wanted ? at : from, wanted);
+      }
+    }
+  }
+
+ private:
+  static constexpr int chunks = S::row_bytes / 16;
+  static constexpr int rows_at_once = 32 / chunks;
+
+  bool aligned_;
+  int row_, chunk_;
+};
+
+}  // namespace msa::cuda::portable::decode
