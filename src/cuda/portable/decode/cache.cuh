@@ -14,10 +14,19 @@
 
 namespace msa::cuda::portable::decode {
 
-/// Address of a chunk of a row.
+/// Where a lane reads or writes a slot, whose address is a multiple of 256: `row` and `chunk` are
+/// the lane's own part of the place. Steps from there are constants of the code, so that a lane
+/// keeps one number for all of them.
 template <int row_bytes>
-__device__ inline std::uint32_t chunk_at(std::uint32_t slot, int row, int chunk) {
-  return slot + static_cast<std::uint32_t>(row * row_bytes + ((chunk ^ row % 8) * 16));
+__device__ inline std::uint32_t lane_offset(int row, int chunk) {
+  return static_cast<std::uint32_t>(row * row_bytes + ((chunk ^ row % 8) * 16));
+}
+/// From there on by `chunks`, which have no bit in common with the lane's, and by `rows`, a
+/// multiple of 8.
+template <int row_bytes>
+__device__ inline std::uint32_t stepped(std::uint32_t at, int rows, int chunks) {
+  return (at ^ static_cast<std::uint32_t>(chunks * 16)) +
+         static_cast<std::uint32_t>(rows * row_bytes);
 }
 
 /// 16-bit caches: rows are operands as they lie in shared memory.
@@ -29,25 +38,30 @@ struct WideCache {
   /// Where element d of a query lies.
   static constexpr int q_position(int d) { return d; }
 
-  /// Operands of 16 keys from `key` on and of the k steps 2 `pair` and + 1: b[step][8 keys][2].
-  __device__ static void load_keys(std::uint32_t slot, int key, int pair, int lane,
+  /// A lane's part of the places of keys (16 rows of each 64 are a warp's) and of values.
+  __device__ static std::uint32_t key_offset(int warp, int lane) {
+    return lane_offset<256>(16 * warp + lane / 16 * 8 + lane % 8, lane / 8 % 2);
+  }
+  __device__ static std::uint32_t value_offset(int warp, int lane) {
+    return lane_offset<256>(lane % 16, 4 * warp + lane / 16);
+  }
+  /// Operands of 16 keys of the `block`-th 64, and of the k steps 2 `pair` and + 1: b[step][8
+  /// keys][2].
+  __device__ static void load_keys(std::uint32_t at, int block, int pair,
                                    std::uint32_t (&b)[2][2][2]) {
-    const int row = key + lane / 16 * 8 + lane % 8;
 #pragma unroll
     for (int step = 0; step < 2; ++step) {
       std::uint32_t x[4];
-      ptx::load_matrices(x, chunk_at<256>(slot, row, 4 * pair + 2 * step + lane / 8 % 2));
+      ptx::load_matrices(x, stepped<256>(at, 64 * block, 4 * pair + 2 * step));
       b[step][0][0] = x[0], b[step][0][1] = x[1], b[step][1][0] = x[2], b[step][1][1] = x[3];
     }
   }
   /// Operands of 16 keys from `key` on and columns 32 w to 32 w + 31 of V: b[8 columns][2].
-  __device__ static void load_values(std::uint32_t slot, int key, int w, int lane,
-                                     std::uint32_t (&b)[4][2]) {
-    const int row = key + lane % 16;
+  __device__ static void load_values(std::uint32_t at, int key, std::uint32_t (&b)[4][2]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       std::uint32_t x[4];
-      ptx::load_transposed(x, chunk_at<256>(slot, row, 4 * w + 2 * half + lane / 16));
+      ptx::load_transposed(x, stepped<256>(at, key, 2 * half));
       b[2 * half][0] = x[0], b[2 * half][1] = x[1];
       b[2 * half + 1][0] = x[2], b[2 * half + 1][1] = x[3];
     }
@@ -71,18 +85,22 @@ struct NarrowCache {
     return d / 16 * 16 + d % 16 / 4 * 2 + d % 2 + d / 2 % 2 * 8;
   }
 
-  __device__ static void load_keys(std::uint32_t slot, int key, int pair, int lane,
+  __device__ static std::uint32_t key_offset(int warp, int lane) {
+    return lane_offset<128>(16 * warp + lane / 8 % 2 * 8 + lane % 8, lane / 16);
+  }
+  __device__ static std::uint32_t value_offset(int warp, int lane) {
+    return lane_offset<128>(lane % 16, 2 * warp + lane / 16);
+  }
+  __device__ static void load_keys(std::uint32_t at, int block, int pair,
                                    std::uint32_t (&b)[2][2][2]) {
     std::uint32_t x[4];
-    ptx::load_matrices(
-        x, chunk_at<128>(slot, key + lane / 8 % 2 * 8 + lane % 8, 2 * pair + lane / 16));
+    ptx::load_matrices(x, stepped<128>(at, 64 * block, 2 * pair));
 #pragma unroll
     for (int i = 0; i < 4; ++i) widen<type>(x[i], b[i / 2][i % 2][0], b[i / 2][i % 2][1]);
   }
-  __device__ static void load_values(std::uint32_t slot, int key, int w, int lane,
-                                     std::uint32_t (&b)[4][2]) {
+  __device__ static void load_values(std::uint32_t at, int key, std::uint32_t (&b)[4][2]) {
     std::uint32_t x[4];
-    ptx::load_transposed(x, chunk_at<128>(slot, key + lane % 16, 2 * w + lane / 16));
+    ptx::load_transposed(x, stepped<128>(at, key, 0));
     // A register has columns 2 g and 2 g + 1 of one key, then of the next.
 #pragma unroll
     for (int i = 0; i < 4; ++i) {

@@ -39,40 +39,37 @@ struct Shape {
   static constexpr int q_bytes = rows * head_dim * 2;
 };
 
-/// Shared memory; the lists follow.
+/// Shared memory.
 template <class S>
 struct Shared {
   /// Rows of 128 or 256 bytes, 16-byte chunks swizzled by the row. K of a step is freed before its
   /// products with V, which needs one slot more.
-  alignas(128) unsigned char k[S::depth][S::slot_bytes];
-  alignas(128) unsigned char v[S::depth + 1][S::slot_bytes];
+  alignas(256) unsigned char k[S::depth][S::slot_bytes];
+  alignas(256) unsigned char v[S::depth + 1][S::slot_bytes];
   /// Q: [rows][128] of 16 bits, swizzled likewise; where it goes to registers it lies in v's last
   /// slot until then.
-  alignas(128) unsigned char q[S::q_in_registers ? 128 : S::q_bytes];
+  alignas(256) unsigned char q[S::q_in_registers ? 256 : S::q_bytes];
   /// P of even and odd steps: [rows][keys] of 16 bits, swizzled.
-  alignas(128) unsigned char p[2][S::rows * S::keys * 2];
+  alignas(256) unsigned char p[2][S::rows * S::keys * 2];
   /// (maximum, sum) of a step's rows over each warp's keys.
   alignas(16) float2 stats[2][S::rows][warps];
   float factor[S::rows];      // of a pair's logits, base 2
   std::uint8_t row[S::rows];  // of the item, that a pair belongs to
   std::int32_t length;        // pages of the list
   std::int32_t seq_len;
+  /// The list: block, rows that chose it (a bit each), page.
+  std::int32_t id[max_ids(S::tiles)], rows[max_ids(S::tiles)], page[max_ids(S::tiles)];
 };
 
-/// Bytes of the lists: ids, rows and pages.
-constexpr std::size_t list_bytes(int capacity) {
-  return static_cast<std::size_t>(capacity) * 3 * sizeof(std::int32_t);
-}
-/// What makes them lies in K's place: two numbers an id, and two sets of 32 words.
+/// What makes the list lies in K's place: two numbers an id, and two sets of 32 words.
 inline constexpr std::size_t scratch_bytes = (2 * max_ids(4) + 64) * sizeof(std::int32_t);
 
 template <class S>
-constexpr std::size_t dynamic_bytes(int capacity) {
-  static_assert(sizeof(Shared<S>) + list_bytes(max_ids(S::tiles)) <= most_shared_bytes,
-                "a block of 99 KB holds the ring and the longest lists");
+constexpr std::size_t dynamic_bytes() {
+  static_assert(sizeof(Shared<S>) <= most_shared_bytes, "it fits a block of 99 KB");
   static_assert(S::depth * S::slot_bytes >= scratch_bytes, "lists are made in K's place");
   static_assert(!S::q_in_registers || S::slot_bytes >= S::q_bytes, "Q waits in a slot of V");
-  return sizeof(Shared<S>) + list_bytes(capacity);
+  return sizeof(Shared<S>);
 }
 
 }  // namespace msa::cuda::portable::decode

@@ -49,14 +49,21 @@ class Fetch {
                         std::int64_t token, int keys) const {
     if (!aligned_) return copy_elements<Cache, S>(memory, from, token, keys, row_, chunk_);
     const char* source = from + row_ * token + chunk_ * 16;
+    const std::uint32_t at = slot + lane_offset<S::row_bytes>(row_, chunk_);
+    const int left = keys - row_;  // rows from the lane's first on
+    const std::int64_t step = rows_at_once * token;
 #pragma unroll
     for (int block = 0; block < S::keys / 64; ++block) {
-#pragma unroll
-      for (int i = 0; i < 16 / rows_at_once; ++i) {
-        const int row = row_ + 64 * block + i * rows_at_once;
-        const bool wanted = row < keys;
-        const char* at = source + (64 * block + i * rows_at_once) * token;
-        ptx::copy_16(chunk_at<S::row_bytes>(slot, row, chunk_), wanted ? at : from, wanted);
+      const char* next = source + 64 * block * token;
+#pragma unroll(S::tiles == 4 ? 2 : 16)
+      for (int i = 0; i < 16; i += rows_at_once) {
+        const int offset = 64 * block + i;
+        const bool wanted = offset < left;
+        // Rows are swizzled by their lowest bits: the lane's own, and those of the step.
+        const std::uint32_t to = (at ^ static_cast<std::uint32_t>(i % 8 * 16)) +
+                                 static_cast<std::uint32_t>(offset * S::row_bytes);
+        ptx::copy_16(to, next, wanted);
+        next += step;
       }
     }
   }

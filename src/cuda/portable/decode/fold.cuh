@@ -16,7 +16,14 @@ using sm90::Stats;
 
 /// Two runs of keys of one row: a comes before b. A run without a key weighs nothing; of a sum that
 /// is NaN the result is NaN.
-struct Fold {
+struct Weights {
+  /// An element of O.
+  __device__ float operator()(float a, float b) const {
+    return __fmaf_rn(b, weight_b, __fmul_rn(a, weight_a));
+  }
+  float weight_a, weight_b;
+};
+struct Fold : Weights {
   __device__ Fold(const Stats& a, const Stats& b) {
     const float maximum = fmaxf(a.x, b.x);
     const float shift = shift_of(maximum);
@@ -24,12 +31,6 @@ struct Fold {
     weight_b = exp2_fast(b.x - shift);
     stats = {maximum, operator()(a.y, b.y)};
   }
-  /// The same for an element of O.
-  __device__ float operator()(float a, float b) const {
-    return __fmaf_rn(b, weight_b, __fmul_rn(a, weight_a));
-  }
-
-  float weight_a, weight_b;
   Stats stats;
 };
 

@@ -13,7 +13,7 @@ template <class Cache, int tiles>
 __global__ __launch_bounds__(threads,
                              ctas_per_sm) void decode_kernel(const __grid_constant__ Params p) {
   using S = Shape<Cache::element_bytes, tiles>;
-  extern __shared__ __align__(128) unsigned char memory[];
+  extern __shared__ __align__(256) unsigned char memory[];
   meet_dependencies();
   const int index = static_cast<int>(blockIdx.x);
   const int item_index = p.splits == 1 ? index : index / p.splits;

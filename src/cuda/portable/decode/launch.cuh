@@ -18,10 +18,9 @@ void launch_tiles(const Params& p, Stream stream) {
   int device = 0;
   check(cudaGetDevice(&device), "attend", "cudaGetDevice");
   const auto kernel = decode_kernel<Cache, tiles>;
-  notes.of(device, [&](int index) {
-    return prepare_kernel("attend", kernel, dynamic_bytes<S>(max_ids(tiles)), index);
-  });
-  start(kernel, std::int64_t{p.items} * p.splits, threads, dynamic_bytes<S>(p.capacity), stream, p);
+  notes.of(device,
+           [&](int index) { return prepare_kernel("attend", kernel, dynamic_bytes<S>(), index); });
+  start(kernel, std::int64_t{p.items} * p.splits, threads, dynamic_bytes<S>(), stream, p);
 }
 
 template <class Cache>

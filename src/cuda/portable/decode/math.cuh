@@ -32,9 +32,6 @@ class Cta {
       : p_(p),
         item_(item),
         s_(shared),
-        list_{reinterpret_cast<std::int32_t*>(&shared + 1),
-              reinterpret_cast<std::int32_t*>(&shared + 1) + p.capacity},
-        pages_(list_.rows + p.capacity),
         warp_(static_cast<int>(threadIdx.x) / warp_size),
         lane_(static_cast<int>(threadIdx.x) % warp_size),
         fetch_(p, warp_, lane_) {}
@@ -74,8 +71,8 @@ class Cta {
 #pragma unroll 1
     for (int step = first_step_; step < end_step_; ++step) {
       const int page = step / S::page_steps;
-      const std::int32_t rows = list_.rows[page];
-      const int first_key = list_.id[page] * page_size + step % S::page_steps * S::keys;
+      const std::int32_t rows = s_.rows[page];
+      const int first_key = s_.id[page] * page_size + step % S::page_steps * S::keys;
       const unsigned active = active_tiles(rows);
       const int parity = step & 1;
       ptx::wait_copies<2 * S::depth - 1>();
@@ -100,25 +97,32 @@ class Cta {
   /// Rows of out and LSE of an item that is this CTA's alone.
   __device__ void write() {
     const float v_scale = p_.v_scale.value();
+    const int pairs = item_.rows * p_.group;
     const Run& run = result();
 #pragma unroll
-    for (int t = 0; t < tiles; ++t) {
+    for (int half = 0; half < 2; ++half) {
+      const Stats& stats = run.stats[half];
+      const sm90::Normalize own_normalize(stats, v_scale);
+      const int own = 16 * own_tile() + 8 * half + lane_ / 4;
+      if (p_.lse != nullptr && warp_ == 0 && lane_ % 4 < tiles && own < pairs) {
+        const Place place(*this, own);
+        p_.lse[place.token * p_.lse_token + place.head * p_.lse_head] = sm90::lse_of(stats);
+      }
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
+      for (int t = 0; t < tiles; ++t) {
+        sm90::Normalize normalize = own_normalize;
+        normalize.inverse = from_owner(own_normalize.inverse, t);
+        normalize.empty = from_owner(own_normalize.empty ? 1.0f : 0.0f, t) != 0;
         const int pair = 16 * t + 8 * half + lane_ / 4;
-        if (pair >= item_.rows * p_.group) continue;
-        const int row = s_.row[pair];
-        const std::int64_t token = item_.first_token + row;
-        const int head = item_.head * p_.group + pair - row * p_.group;
-        const Stats& stats = run.stats[t][half];
-        const sm90::Normalize normalize(stats, v_scale);
-        std::uint16_t* out = p_.out + token * p_.out_token + head * p_.out_head + 32 * warp_;
+        if (pair >= pairs) continue;
+        const Place place(*this, pair);
+        std::uint16_t* out =
+            p_.out + place.token * p_.out_token + place.head * p_.out_head + 32 * warp_;
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          float x[2];
-          pick(run, t, half, i, x);
+          const float(&x)[8] = run.o[t][half];
           const std::uint32_t bits =
-              sm90::pack_out(p_.out_is_f16, normalize(x[0]), normalize(x[1]));
+              sm90::pack_out(p_.out_is_f16, normalize(x[2 * i]), normalize(x[2 * i + 1]));
           std::uint16_t* to = out + Cache::column(lane_, i);
           if (p_.out_aligned) {
             *reinterpret_cast<std::uint32_t*>(to) = bits;
@@ -126,9 +130,6 @@ class Cta {
             to[0] = static_cast<std::uint16_t>(bits);
             to[1] = static_cast<std::uint16_t>(bits >> 16);
           }
-        }
-        if (p_.lse != nullptr && warp_ == 0 && lane_ % 4 == 0) {
-          p_.lse[token * p_.lse_token + head * p_.lse_head] = sm90::lse_of(stats);
         }
       }
     }
@@ -141,35 +142,42 @@ class Cta {
   static constexpr int n_tiles = 2 * blocks;          // of 8 keys, of a warp
   static constexpr int at_once = tiles == 1 ? 1 : 2;  // tiles whose logits are computed together
 
-  /// A run of keys: O of 32 columns and (maximum, sum) of this lane's rows.
+  /// A run of keys: O of 32 columns of every tile, and (maximum, sum) of rows g and g + 8 of the
+  /// lane's own tile.
   struct Run {
     float o[tiles][2][8];  // [tile][row g, g + 8][Cache::element]
-    Stats stats[tiles][2];
+    Stats stats[2];
   };
   __device__ static void clear(Run& run) {
 #pragma unroll
-    for (int t = 0; t < tiles; ++t) {
+    for (int half = 0; half < 2; ++half) {
+      run.stats[half] = no_keys();
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        run.stats[t][half] = no_keys();
+      for (int t = 0; t < tiles; ++t) {
 #pragma unroll
         for (int i = 0; i < 8; ++i) run.o[t][half][i] = 0;
       }
     }
   }
-  __device__ static void join(Run& run, const Run& part) {
+  __device__ void join(Run& run, const Run& part) const {
 #pragma unroll
-    for (int t = 0; t < tiles; ++t) {
+    for (int half = 0; half < 2; ++half) {
+      const Fold fold(run.stats[half], part.stats[half]);
+      run.stats[half] = fold.stats;
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const Fold fold(run.stats[t][half], part.stats[t][half]);
-        run.stats[t][half] = fold.stats;
+      for (int t = 0; t < tiles; ++t) {
+        const Weights own = {from_owner(fold.weight_a, t), from_owner(fold.weight_b, t)};
 #pragma unroll
         for (int i = 0; i < 8; ++i) {
-          run.o[t][half][i] = fold(run.o[t][half][i], part.o[t][half][i]);
+          run.o[t][half][i] = own(run.o[t][half][i], part.o[t][half][i]);
         }
       }
     }
+  }
+  /// The four lanes of a row share the tiles' numbers out among them.
+  __device__ int own_tile() const { return lane_ % 4 % tiles; }
+  __device__ float from_owner(float x, int t) const {
+    return tiles == 1 ? x : __shfl_sync(0xffffffffu, x, (lane_ & ~3) | t);
   }
   struct NoRun {};
 
@@ -181,20 +189,25 @@ class Cta {
     }
   }
 
-  /// Columns Cache::column(lane, i) and + 1.
-  __device__ static void pick(const Run& run, int t, int half, int i, float (&x)[2]) {
-    x[0] = run.o[t][half][2 * i];
-    x[1] = run.o[t][half][2 * i + 1];
-  }
+  /// Where a pair's row of out is.
+  struct Place {
+    __device__ Place(const Cta& cta, int pair) {
+      const int row = cta.s_.row[pair];
+      token = cta.item_.first_token + row;
+      head = cta.item_.head * cta.p_.group + pair - row * cta.p_.group;
+    }
+    std::int64_t token;
+    int head;
+  };
 
   __device__ void make_list() {
     const std::int32_t seq_len = max(p_.batch.seq_lens[item_.request], 0);
     auto* scratch = reinterpret_cast<std::int32_t*>(s_.k);
     const sm90::ListScratch places = {
-        scratch, scratch + max_ids(4), pages_,
+        scratch, scratch + max_ids(4), s_.page,
         reinterpret_cast<std::uint32_t*>(scratch + 2 * max_ids(4)),
         reinterpret_cast<std::uint32_t*>(scratch + 2 * max_ids(4)) + 32};
-    const int length = sm90::build_list(p_, item_, seq_len, list_, places);
+    const int length = sm90::build_list(p_, item_, seq_len, {s_.id, s_.rows}, places);
     if (lane_ == 0) {
       s_.length = length;
       s_.seq_len = seq_len;
@@ -249,14 +262,19 @@ class Cta {
     }
   }
 
-  /// Operand A of k step `step` of tile `t` of Q, or of P.
+  /// A lane's part of operand A of Q, or of P.
   template <int row_bytes>
-  __device__ void load_rows(std::uint32_t from, int t, int step, std::uint32_t (&a)[4]) const {
-    ptx::load_matrices(a, chunk_at<row_bytes>(from, 16 * t + lane_ % 16, 2 * step + lane_ / 16));
+  __device__ std::uint32_t row_offset() const {
+    return lane_offset<row_bytes>(lane_ % 16, lane_ / 16);
+  }
+  /// K step `step` of tile `t`.
+  template <int row_bytes>
+  __device__ static void load_rows(std::uint32_t at, int t, int step, std::uint32_t (&a)[4]) {
+    ptx::load_matrices(a, stepped<row_bytes>(at, 16 * t, 2 * step));
   }
   __device__ void load_queries() {
     if constexpr (S::q_in_registers) {
-      const std::uint32_t from = ptx::shared_address(queries());
+      const std::uint32_t from = ptx::shared_address(queries()) + row_offset<256>();
 #pragma unroll
       for (int t = 0; t < tiles; ++t) {
 #pragma unroll
@@ -277,9 +295,9 @@ class Cta {
   __device__ void bring(const HalfView& view, unsigned char* slot, int step) const {
     const int page = step / S::page_steps, begin = step % S::page_steps * S::keys;
     const char* from =
-        view.data + pages_[page] * view.page + item_.head * view.head + begin * view.token;
+        view.data + s_.page[page] * view.page + item_.head * view.head + begin * view.token;
     fetch_.bring(ptx::shared_address(slot), slot, from, view.token,
-                 seq_len_ - list_.id[page] * page_size - begin);
+                 seq_len_ - s_.id[page] * page_size - begin);
   }
 
   /// Bit t: some row of tile t chose the page.
@@ -298,7 +316,7 @@ class Cta {
 
   /// This warp's part of S of a step, which becomes P.
   __device__ void logits(int slot, int parity, std::int32_t rows, int first_key, unsigned active) {
-    const std::uint32_t keys = ptx::shared_address(s_.k[slot]);
+    const std::uint32_t keys = ptx::shared_address(s_.k[slot]) + Cache::key_offset(warp_, lane_);
     const bool all =
         rows == (1 << item_.rows) - 1 && item_.visible(p_, seq_len_, 0) - first_key >= S::keys;
 #pragma unroll(tiles == 4 ? 1 : 2)
@@ -313,7 +331,7 @@ class Cta {
 #pragma unroll
         for (int pair = 0; pair < head_dim / 32; ++pair) {
           std::uint32_t b[2][2][2];
-          Cache::load_keys(keys, 64 * block + 16 * warp_, pair, lane_, b);
+          Cache::load_keys(keys, block, pair, b);
 #pragma unroll
           for (int step = 0; step < 2; ++step) {
 #pragma unroll
@@ -351,7 +369,7 @@ class Cta {
 #pragma unroll
       for (int i = 0; i < 4; ++i) a[i] = q_[t][step][i];
     } else {
-      load_rows<256>(ptx::shared_address(s_.q), t, step, a);
+      load_rows<256>(ptx::shared_address(s_.q) + row_offset<256>(), t, step, a);
     }
   }
 
@@ -385,14 +403,14 @@ class Cta {
       largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
       const float shift = shift_of(largest);
       float total = 0;
+      const std::uint32_t at = lane_offset<2 * S::keys>(pair, 2 * warp_) + 4 * c;
 #pragma unroll
       for (int n = 0; n < n_tiles; ++n) {
         const float x = exp2_fast(__fadd_rn(s[n][2 * half], -shift));
         const float y = exp2_fast(__fadd_rn(s[n][2 * half + 1], -shift));
         total = __fadd_rn(total, __fadd_rn(x, y));
-        const int chunk = n / 2 * 8 + 2 * warp_ + n % 2;
-        *reinterpret_cast<std::uint32_t*>(p + pair * (2 * S::keys) + (chunk ^ pair % 8) * 16 +
-                                          4 * c) = sm90::pack<Cache::product>(x, y);
+        *reinterpret_cast<std::uint32_t*>(p + (at ^ (n % 2 * 16)) + n / 2 * 128) =
+            sm90::pack<Cache::product>(x, y);
       }
       total = __fadd_rn(total, __shfl_xor_sync(0xffffffffu, total, 1));
       total = __fadd_rn(total, __shfl_xor_sync(0xffffffffu, total, 2));
@@ -402,20 +420,20 @@ class Cta {
 
   /// P · V of a step joins the unit.
   __device__ void values(int slot, int parity, unsigned active) {
-    const std::uint32_t v = ptx::shared_address(s_.v[slot]);
-    const std::uint32_t p = ptx::shared_address(s_.p[parity]);
-#pragma unroll
-    for (int t = 0; t < tiles; ++t) {
-      if (tiles != 1 && (active >> t & 1) == 0) continue;
-#pragma unroll
-      for (int half = 0; half < 2; ++half) join_stats(t, half, parity);
-    }
+    const std::uint32_t v = ptx::shared_address(s_.v[slot]) + Cache::value_offset(warp_, lane_);
+    const std::uint32_t p = ptx::shared_address(s_.p[parity]) + row_offset<2 * S::keys>();
+    join_stats(parity, active);
 #pragma unroll(tiles == 1 ? warps : 1)
     for (int w = 0; w < warps; ++w) {
       std::uint32_t b[blocks][4][2];
 #pragma unroll
       for (int block = 0; block < blocks; ++block) {
-        Cache::load_values(v, 64 * block + 16 * w, warp_, lane_, b[block]);
+        Cache::load_values(v, 64 * block + 16 * w, b[block]);
+      }
+      float own_weight[2];
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        own_weight[half] = weight_of(own_stats(parity, half)[w].x, unit_.stats[half].x);
       }
 #pragma unroll
       for (int t = 0; t < tiles; ++t) {
@@ -432,8 +450,7 @@ class Cta {
         }
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          const Stats& part = s_.stats[parity][16 * t + 8 * half + lane_ / 4][w];
-          const float weight = weight_of(part.x, unit_.stats[t][half].x);
+          const float weight = from_owner(own_weight[half], t);
 #pragma unroll
           for (int n = 0; n < 4; ++n) {
 #pragma unroll
@@ -452,23 +469,38 @@ class Cta {
     return exp2_fast(__fadd_rn(maximum, -shift_of(largest)));
   }
 
+  /// (maximum, sum) of the lane's own tile by warps.
+  __device__ const float2* own_stats(int parity, int half) const {
+    return s_.stats[parity][16 * own_tile() + 8 * half + lane_ / 4];
+  }
+
   /// The step's maxima and sums join the unit, whose O shrinks.
-  __device__ void join_stats(int t, int half, int parity) {
-    const auto* from =
-        reinterpret_cast<const float4*>(s_.stats[parity][16 * t + 8 * half + lane_ / 4]);
-    const float4 low = from[0], high = from[1];
-    const float maxima[] = {low.x, low.z, high.x, high.z}, sums[] = {low.y, low.w, high.y, high.w};
-    Stats& stats = unit_.stats[t][half];
-    const float before = stats.x;
-    stats.x = fmaxf(fmaxf(fmaxf(maxima[0], maxima[1]), fmaxf(maxima[2], maxima[3])), before);
-    const float shrink = weight_of(before, stats.x);
-    stats.y = __fmul_rn(stats.y, shrink);
+  __device__ void join_stats(int parity, unsigned active) {
 #pragma unroll
-    for (int w = 0; w < warps; ++w) {
-      stats.y = __fmaf_rn(sums[w], weight_of(maxima[w], stats.x), stats.y);
+    for (int half = 0; half < 2; ++half) {
+      float shrink = 1;
+      if (tiles == 1 || (active >> own_tile() & 1) != 0) {
+        const auto* from = reinterpret_cast<const float4*>(own_stats(parity, half));
+        const float4 low = from[0], high = from[1];
+        const float maxima[] = {low.x, low.z, high.x, high.z};
+        const float sums[] = {low.y, low.w, high.y, high.w};
+        Stats& stats = unit_.stats[half];
+        const float before = stats.x;
+        stats.x = fmaxf(fmaxf(fmaxf(maxima[0], maxima[1]), fmaxf(maxima[2], maxima[3])), before);
+        shrink = weight_of(before, stats.x);
+        stats.y = __fmul_rn(stats.y, shrink);
+#pragma unroll
+        for (int w = 0; w < warps; ++w) {
+          stats.y = __fmaf_rn(sums[w], weight_of(maxima[w], stats.x), stats.y);
+        }
+      }
+#pragma unroll
+      for (int t = 0; t < tiles; ++t) {
+        const float own = from_owner(shrink, t);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) unit_.o[t][half][i] = __fmul_rn(unit_.o[t][half][i], own);
+      }
     }
-#pragma unroll
-    for (int i = 0; i < 8; ++i) unit_.o[t][half][i] = __fmul_rn(unit_.o[t][half][i], shrink);
   }
 
   /// The unit joins its group, or leaves as a partial result, as does a group that is complete.
@@ -490,20 +522,21 @@ class Cta {
   __device__ void store(const Run& run, int place) const {
     char* to = partials + place * partial_bytes(tiles);
     auto* stats = reinterpret_cast<Stats*>(to + S::rows * head_dim * sizeof(float));
+    const int pairs = item_.rows * p_.group;
 #pragma unroll
-    for (int t = 0; t < tiles; ++t) {
+    for (int half = 0; half < 2; ++half) {
+      const int own = 16 * own_tile() + 8 * half + lane_ / 4;
+      if (warp_ == 0 && lane_ % 4 < tiles && own < pairs) stats[own] = run.stats[half];
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
+      for (int t = 0; t < tiles; ++t) {
         const int pair = 16 * t + 8 * half + lane_ / 4;
-        if (pair >= item_.rows * p_.group) continue;
+        if (pair >= pairs) continue;
         auto* o = reinterpret_cast<float*>(to) + pair * head_dim + 32 * warp_;
+        const float(&x)[8] = run.o[t][half];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          float x[2];
-          pick(run, t, half, i, x);
-          *reinterpret_cast<float2*>(o + Cache::column(lane_, i)) = {x[0], x[1]};
+          *reinterpret_cast<float2*>(o + Cache::column(lane_, i)) = {x[2 * i], x[2 * i + 1]};
         }
-        if (warp_ == 0 && lane_ % 4 == 0) stats[pair] = run.stats[t][half];
       }
     }
   }
@@ -511,8 +544,6 @@ class Cta {
   const Params& p_;
   const Item& item_;
   Shared<S>& s_;
-  sm90::ListView list_;
-  std::int32_t* pages_;
   int warp_, lane_;
   Fetch<Cache, S> fetch_;
   int length_ = 0;  // pages of the list

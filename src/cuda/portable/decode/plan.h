@@ -22,7 +22,7 @@ namespace msa::cuda::portable::decode {
 /// (row, query head) pairs of an item: four m16 tiles share what is read of a page.
 inline constexpr int max_pairs = 64;
 /// Ids of an item: its lists must leave the ring room.
-MSA_HOST_DEVICE constexpr int max_ids(int tiles) { return tiles == 2 ? 64 : 512; }
+MSA_HOST_DEVICE constexpr int max_ids(int tiles) { return tiles == 2 ? 64 : 256; }
 
 MSA_HOST_DEVICE constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
