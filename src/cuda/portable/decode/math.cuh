@@ -322,36 +322,37 @@ class Cta {
 #pragma unroll(tiles == 4 ? 1 : 2)
     for (int first = 0; first < tiles; first += at_once) {
       if ((active >> first & ((1u << at_once) - 1)) == 0) continue;
-      float s[at_once][n_tiles][4];
+      float s[at_once][n_tiles][4] = {};
 #pragma unroll
       for (int block = 0; block < blocks; ++block) {
         // Halves of the dimensions are summed apart: low bits are cut off wherever small products
         // meet a large sum.
-        float part[2][at_once][2][4] = {};
+#pragma unroll(tiles == 4 ? 1 : 2)
+        for (int half = 0; half < 2; ++half) {
+          float part[at_once][2][4] = {};
 #pragma unroll
-        for (int pair = 0; pair < head_dim / 32; ++pair) {
-          std::uint32_t b[2][2][2];
-          Cache::load_keys(keys, block, pair, b);
+          for (int pair = 2 * half; pair < 2 * half + 2; ++pair) {
+            std::uint32_t b[2][2][2];
+            Cache::load_keys(keys, block, pair, b);
 #pragma unroll
-          for (int step = 0; step < 2; ++step) {
+            for (int step = 0; step < 2; ++step) {
 #pragma unroll
-            for (int t = 0; t < at_once; ++t) {
-              std::uint32_t a[4];
-              load_query(first + t, 2 * pair + step, a);
+              for (int t = 0; t < at_once; ++t) {
+                std::uint32_t a[4];
+                load_query(first + t, 2 * pair + step, a);
 #pragma unroll
-              for (int n = 0; n < 2; ++n) {
-                ptx::mma<Cache::product>(part[pair / 2][t][n], a, b[step][n][0], b[step][n][1]);
+                for (int n = 0; n < 2; ++n) {
+                  ptx::mma<Cache::product>(part[t][n], a, b[step][n][0], b[step][n][1]);
+                }
               }
             }
           }
-        }
 #pragma unroll
-        for (int t = 0; t < at_once; ++t) {
+          for (int t = 0; t < at_once; ++t) {
 #pragma unroll
-          for (int n = 0; n < 2; ++n) {
+            for (int n = 0; n < 2; ++n) {
 #pragma unroll
-            for (int e = 0; e < 4; ++e) {
-              s[t][2 * block + n][e] = part[0][t][n][e] + part[1][t][n][e];
+              for (int e = 0; e < 4; ++e) s[t][2 * block + n][e] += part[t][n][e];
             }
           }
         }
