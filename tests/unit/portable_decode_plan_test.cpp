@@ -1,6 +1,7 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -14,8 +15,6 @@
 namespace msa::cuda::portable::decode {
 namespace {
 
-constexpr int all_tiles[] = {1, 2, 4};
-
 TEST(PortableDecodePlan, RowsAndIdsFitTheTilesAndTheLists) {
   for (int group = 1; group <= max_group; ++group) {
     for (int m = 1; m <= 16; ++m) {
@@ -23,24 +22,24 @@ TEST(PortableDecodePlan, RowsAndIdsFitTheTilesAndTheLists) {
         const int rows = item_rows(m, group, topk);
         ASSERT_GE(rows, 1);
         ASSERT_LE(rows, m);
-        const int tiles = tiles_of(rows * group, rows * topk);
+        const int tiles = tiles_of(rows * group);
         ASSERT_LE(rows * group, 16 * tiles);
         ASSERT_LE(rows * topk, max_ids(tiles));
       }
     }
   }
   EXPECT_EQ(item_rows(1, 16, 16), 1);
-  EXPECT_EQ(item_rows(4, 16, 16), 4);
-  EXPECT_EQ(item_rows(16, 16, 16), 4);
+  EXPECT_EQ(item_rows(4, 16, 16), 2);
+  EXPECT_EQ(item_rows(4, 8, 16), 4);
+  EXPECT_EQ(item_rows(4, 8, 64), 2);
   EXPECT_EQ(item_rows(16, 1, 16), 16);
   EXPECT_EQ(item_rows(16, 1, 64), 4);
-  EXPECT_EQ(tiles_of(16, 256), 1);
-  EXPECT_EQ(tiles_of(32, 64), 2);
-  EXPECT_EQ(tiles_of(32, 65), 4);
+  EXPECT_EQ(tiles_of(16), 1);
+  EXPECT_EQ(tiles_of(17), 2);
 }
 
 /// What `splits` CTAs and the kernel behind them make of `units` units, as an expression.
-std::string tree(int units, int splits, int tiles) {
+std::string tree(int units, int splits) {
   const auto fold = [](const std::string& a, const std::string& b) {
     return a.empty() ? b : "(" + a + "+" + b + ")";
   };
@@ -48,35 +47,35 @@ std::string tree(int units, int splits, int tiles) {
   if (splits == 1) {
     std::string total, group;
     for (int u = 0; u < units; ++u) {
-      EXPECT_TRUE(joins_group(u, 0, tiles));
+      EXPECT_TRUE(joins_group(u, 0));
       group = fold(group, name(u));
-      if ((u + 1) % group_units(tiles) != 0 && u + 1 != units) continue;
+      if ((u + 1) % group_units != 0 && u + 1 != units) continue;
       total = fold(total, group);
       group.clear();
     }
     return total;
   }
-  const int share = share_of(units, splits, tiles);
+  const int share = share_of(units, splits);
   std::map<int, std::string> places;
   for (int split = 0; split < splits; ++split) {
     const int first = std::min(split * share, units), end = std::min(first + share, units);
     std::string group;
     for (int u = first; u < end; ++u) {
-      if (!joins_group(u, first, tiles)) {
+      if (!joins_group(u, first)) {
         EXPECT_TRUE(places.emplace(u, name(u)).second);
         continue;
       }
       group = fold(group, name(u));
-      if ((u + 1) % group_units(tiles) != 0 && u + 1 != end) continue;
-      EXPECT_TRUE(places.emplace(u / group_units(tiles) * group_units(tiles), group).second);
+      if ((u + 1) % group_units != 0 && u + 1 != end) continue;
+      EXPECT_TRUE(places.emplace(u / group_units * group_units, group).second);
       group.clear();
     }
   }
   std::string total, group;
   for (int u = 0; u < units; ++u) {
-    EXPECT_EQ(places.contains(u), starts_partial(u, share, tiles));
+    EXPECT_EQ(places.contains(u), starts_partial(u, share));
     if (!places.contains(u)) continue;
-    if (u % group_units(tiles) == 0) {
+    if (u % group_units == 0) {
       if (!group.empty()) total = fold(total, group);
       group = places[u];
     } else {
@@ -87,32 +86,26 @@ std::string tree(int units, int splits, int tiles) {
 }
 
 TEST(PortableDecodePlan, NoSplitChangesTheTree) {
-  for (const int tiles : all_tiles) {
-    for (const int units : {0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 33, 64, 128}) {
-      const std::string whole = tree(units, 1, tiles);
-      for (int splits = 2; splits <= 70; ++splits) {
-        ASSERT_EQ(tree(units, splits, tiles), whole)
-            << units << " units, " << splits << " CTAs, " << tiles << " tiles";
-      }
+  for (const int units : {0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 33, 64, 128}) {
+    const std::string whole = tree(units, 1);
+    for (int splits = 2; splits <= 70; ++splits) {
+      ASSERT_EQ(tree(units, splits), whole) << units << " units, " << splits << " CTAs";
     }
   }
-  EXPECT_EQ(tree(6, 1, 1), "((((0+1)+2)+3)+(4+5))");
-  EXPECT_EQ(tree(3, 1, 4), "((0+1)+2)");
+  EXPECT_EQ(tree(6, 1), "((((0+1)+2)+3)+(4+5))");
 }
 
 TEST(PortableDecodePlan, SharesCoverTheUnits) {
-  for (const int tiles : all_tiles) {
-    for (int units = 0; units <= 256; ++units) {
-      for (int splits = 1; splits <= 64; ++splits) {
-        const int share = share_of(units, splits, tiles);
-        ASSERT_GE(share * splits, units);
-      }
+  for (int units = 0; units <= 256; ++units) {
+    for (int splits = 1; splits <= 64; ++splits) {
+      const int share = share_of(units, splits);
+      ASSERT_GE(share * splits, units);
     }
   }
-  EXPECT_EQ(share_of(16, 16, 1), 1);
-  EXPECT_EQ(share_of(16, 8, 1), 2);
-  EXPECT_EQ(share_of(16, 5, 1), 4);
-  EXPECT_EQ(share_of(16, 2, 1), 8);
+  EXPECT_EQ(share_of(16, 16), 1);
+  EXPECT_EQ(share_of(16, 8), 2);
+  EXPECT_EQ(share_of(16, 5), 4);
+  EXPECT_EQ(share_of(16, 2), 8);
 }
 
 TEST(PortableDecodePlan, TheDeviceIsFilledAndNotMore) {
@@ -137,10 +130,8 @@ void check_shape() {
 TEST(PortableDecodePlan, EveryShapeFitsABlockOf99KB) {
   check_shape<2, 1>();
   check_shape<2, 2>();
-  check_shape<2, 4>();
   check_shape<1, 1>();
   check_shape<1, 2>();
-  check_shape<1, 4>();
 }
 
 }  // namespace

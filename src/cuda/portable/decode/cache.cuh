@@ -38,12 +38,14 @@ struct WideCache {
   /// Where element d of a query lies.
   static constexpr int q_position(int d) { return d; }
 
-  /// A lane's part of the places of keys (16 rows of each 64 are a warp's) and of values.
-  __device__ static std::uint32_t key_offset(int warp, int lane) {
-    return lane_offset<256>(16 * warp + lane / 16 * 8 + lane % 8, lane / 8 % 2);
+  /// A lane's part of the places of keys (16 rows of each 64 are a group's) and of values (32
+  /// columns of V are a warp's, or 16).
+  __device__ static std::uint32_t key_offset(int group, int lane) {
+    return lane_offset<256>(16 * group + lane / 16 * 8 + lane % 8, lane / 8 % 2);
   }
+  template <int columns>
   __device__ static std::uint32_t value_offset(int warp, int lane) {
-    return lane_offset<256>(lane % 16, 4 * warp + lane / 16);
+    return lane_offset<256>(lane % 16, columns / 8 * warp + lane / 16);
   }
   /// Operands of 16 keys of the `block`-th 64, and of the k steps 2 `pair` and + 1: b[step][8
   /// keys][2].
@@ -56,20 +58,20 @@ struct WideCache {
       b[step][0][0] = x[0], b[step][0][1] = x[1], b[step][1][0] = x[2], b[step][1][1] = x[3];
     }
   }
-  /// Operands of 16 keys from `key` on and columns 32 w to 32 w + 31 of V: b[8 columns][2].
-  __device__ static void load_values(std::uint32_t at, int key, std::uint32_t (&b)[4][2]) {
+  /// Operands of 16 keys from `key` on and the warp's columns of V: b[8 columns][2].
+  template <int tiles>
+  __device__ static void load_values(std::uint32_t at, int key, std::uint32_t (&b)[tiles][2]) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
+    for (int i = 0; i < tiles; i += 2) {
       std::uint32_t x[4];
-      ptx::load_transposed(x, stepped<256>(at, key, 2 * half));
-      b[2 * half][0] = x[0], b[2 * half][1] = x[1];
-      b[2 * half + 1][0] = x[2], b[2 * half + 1][1] = x[3];
+      ptx::load_transposed(x, stepped<256>(at, key, i));
+      b[i][0] = x[0], b[i][1] = x[1], b[i + 1][0] = x[2], b[i + 1][1] = x[3];
     }
   }
-  /// A lane's columns of V come in pairs of neighbours: elements 2 i and 2 i + 1 of its eight are
-  /// columns column(lane, i) and + 1 of the warp's 32.
+  /// A lane's columns of V come in pairs of neighbours: elements 2 i and 2 i + 1 of them are
+  /// columns column(lane, i) and + 1 of the warp's.
   __device__ static int column(int lane, int i) { return 8 * i + lane % 4 * 2; }
-  /// Of tile `tile` of columns and its element `e` (0 or 1): which of the lane's eight it is.
+  /// Of tile `tile` of columns and its element `e` (0 or 1): which of the lane's it is.
   static constexpr int element(int tile, int e) { return 2 * tile + e; }
 };
 
@@ -85,11 +87,13 @@ struct NarrowCache {
     return d / 16 * 16 + d % 16 / 4 * 2 + d % 2 + d / 2 % 2 * 8;
   }
 
-  __device__ static std::uint32_t key_offset(int warp, int lane) {
-    return lane_offset<128>(16 * warp + lane / 8 % 2 * 8 + lane % 8, lane / 16);
+  __device__ static std::uint32_t key_offset(int group, int lane) {
+    return lane_offset<128>(16 * group + lane / 8 % 2 * 8 + lane % 8, lane / 16);
   }
+  template <int columns>
   __device__ static std::uint32_t value_offset(int warp, int lane) {
-    return lane_offset<128>(lane % 16, 2 * warp + lane / 16);
+    // With 16 columns the upper lanes repeat the lower ones.
+    return lane_offset<128>(lane % 16, columns / 16 * warp + (columns == 32 ? lane / 16 : 0));
   }
   __device__ static void load_keys(std::uint32_t at, int block, int pair,
                                    std::uint32_t (&b)[2][2][2]) {
@@ -98,12 +102,13 @@ struct NarrowCache {
 #pragma unroll
     for (int i = 0; i < 4; ++i) widen<type>(x[i], b[i / 2][i % 2][0], b[i / 2][i % 2][1]);
   }
-  __device__ static void load_values(std::uint32_t at, int key, std::uint32_t (&b)[4][2]) {
+  template <int tiles>
+  __device__ static void load_values(std::uint32_t at, int key, std::uint32_t (&b)[tiles][2]) {
     std::uint32_t x[4];
     ptx::load_transposed(x, stepped<128>(at, key, 0));
     // A register has columns 2 g and 2 g + 1 of one key, then of the next.
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < tiles; ++i) {
       widen<type>(__byte_perm(x[i], 0, 0x3120), b[i / 2 * 2][i % 2], b[i / 2 * 2 + 1][i % 2]);
     }
   }

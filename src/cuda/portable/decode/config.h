@@ -14,8 +14,13 @@
 
 namespace msa::cuda::portable::decode {
 
-inline constexpr int warps = 4;
-inline constexpr int threads = 32 * warps;
+/// Groups that the keys of a step are divided into, 16 of each 64: a warp's logits of one tile are
+/// of one group.
+inline constexpr int key_groups = 4;
+/// Four warps a tile: with four for two tiles, a step of them took 4,700 cycles, of which the
+/// schedulers were busy for a third.
+MSA_HOST_DEVICE constexpr int warps_of(int tiles) { return key_groups * tiles; }
+MSA_HOST_DEVICE constexpr int threads_of(int tiles) { return 32 * warps_of(tiles); }
 /// Two CTAs of 99 KB keep 128 KB under way on a SM of 227 KB; one fits where a SM has 100.
 inline constexpr int ctas_per_sm = 2;
 /// What SM86, SM89, SM120 and SM121 let a block have.
@@ -25,15 +30,17 @@ inline constexpr std::size_t most_shared_bytes = 101376;
 template <int element_bytes, int tiles_>
 struct Shape {
   static constexpr int tiles = tiles_;
+  static constexpr int warps = warps_of(tiles);
   static constexpr int rows = 16 * tiles;
-  /// Keys of a step, half a page or one: 16 or 32 keys a warp. A step of 8-bit elements is a whole
+  static constexpr int columns = head_dim / warps;  // of O, of a warp
+  /// Keys of a step, half a page or one: 16 or 32 keys a group. A step of 8-bit elements is a whole
   /// page where P leaves the room.
   static constexpr int keys = element_bytes == 1 && tiles == 1 ? page_size : page_size / 2;
   static constexpr int page_steps = page_size / keys;
   static constexpr int row_bytes = head_dim * element_bytes;
   static constexpr int slot_bytes = keys * row_bytes;
   /// Steps whose K and V are under way while one is computed.
-  static constexpr int depth = element_bytes == 2 ? (tiles == 4 ? 1 : 2) : tiles == 1 ? 2 : 3;
+  static constexpr int depth = element_bytes == 1 && tiles == 2 ? 3 : 2;
   /// Queries stay in registers where they fit.
   static constexpr bool q_in_registers = tiles == 1;
   static constexpr int q_bytes = rows * head_dim * 2;
@@ -51,8 +58,8 @@ struct Shared {
   alignas(256) unsigned char q[S::q_in_registers ? 256 : S::q_bytes];
   /// P of even and odd steps: [rows][keys] of 16 bits, swizzled.
   alignas(256) unsigned char p[2][S::rows * S::keys * 2];
-  /// (maximum, sum) of a step's rows over each warp's keys.
-  alignas(16) float2 stats[2][S::rows][warps];
+  /// (maximum, sum) of a step's rows over each group of keys.
+  alignas(16) float2 stats[2][S::rows][key_groups];
   float factor[S::rows];      // of a pair's logits, base 2
   std::uint8_t row[S::rows];  // of the item, that a pair belongs to
   std::int32_t length;        // pages of the list
@@ -62,7 +69,7 @@ struct Shared {
 };
 
 /// What makes the list lies in K's place: two numbers an id, and two sets of 32 words.
-inline constexpr std::size_t scratch_bytes = (2 * max_ids(4) + 64) * sizeof(std::int32_t);
+inline constexpr std::size_t scratch_bytes = (2 * max_ids(1) + 64) * sizeof(std::int32_t);
 
 template <class S>
 constexpr std::size_t dynamic_bytes() {

@@ -47,9 +47,9 @@ struct Division {
     rows = item_rows(m, group, topk);
     row_groups = ceil_div(m, rows);
     capacity = rows * topk;
-    tiles = tiles_of(rows * group, capacity);
+    tiles = tiles_of(rows * group);
     items = a.batch.num_decodes * kv_heads * row_groups;
-    units = units_of(capacity, tiles);
+    units = ceil_div(capacity, unit_pages);
     splits = splits_of(items, units, ctas_per_sm * multiprocessors(a.q.device.index));
     if (splits > 1 && bytes() > static_cast<std::int64_t>(a.workspace_cap)) splits = 1;
   }
@@ -112,6 +112,7 @@ Params make_params(const AttendArgs& a, const Division& division) {
   p.items = static_cast<int>(division.items);
   p.splits = division.splits;
   p.units = division.units;
+  p.share = p.rows == 1 ? share_of(p.units, p.splits) : 0;
   p.workspace = p.splits > 1 ? aligned_to<char>(alignment, a.workspace.data) : nullptr;
   return p;
 }
@@ -143,14 +144,7 @@ void attend(const AttendArgs& args) {
       launch_e5m2(params, division.tiles, args.stream);
   }
   if (division.splits == 1) return;
-  switch (division.tiles) {
-    case 1:
-      return launch_merge<1>(params, args.stream);
-    case 2:
-      return launch_merge<2>(params, args.stream);
-    default:
-      return launch_merge<4>(params, args.stream);
-  }
+  division.tiles == 1 ? launch_merge<1>(params, args.stream) : launch_merge<2>(params, args.stream);
 }
 
 std::size_t workspace_size(const AttendArgs& args) {

@@ -10,8 +10,8 @@
 #include "cuda/portable/decode/params.h"
 
 /// \file
-/// Memory to the ring. Each warp brings the rows that it computes logits of, so that a slot of K
-/// is its own affair; V, which all warps read, is handed over by the barrier of P.
+/// Memory to the ring. With one tile each warp brings the rows that it computes logits of, so that
+/// a slot of K is its own affair; V, which all warps read, is handed over by the barrier of P.
 
 namespace msa::cuda::portable::decode {
 
@@ -24,9 +24,10 @@ __device__ __forceinline__ void copy_elements(unsigned char* slot, const char* f
   using Element = std::conditional_t<Cache::element_bytes == 2, std::uint16_t, std::uint8_t>;
   constexpr int elements = 16 / Cache::element_bytes;
   constexpr int rows_at_once = 32 / (S::row_bytes / 16);
+  constexpr int warp_rows = 64 / S::warps;
 #pragma unroll 1
-  for (int i = 0; i < S::keys / 4; i += rows_at_once) {
-    const int offset = i / 16 * 64 + i % 16, row = first_row + offset;
+  for (int i = 0; i < S::keys / S::warps; i += rows_at_once) {
+    const int offset = i / warp_rows * 64 + i % warp_rows, row = first_row + offset;
     const auto* source = reinterpret_cast<const Element*>(from + row * token) + chunk * elements;
     auto* to = reinterpret_cast<Element*>(slot + row * S::row_bytes + ((chunk ^ row % 8) * 16));
 #pragma unroll 1
@@ -34,12 +35,12 @@ __device__ __forceinline__ void copy_elements(unsigned char* slot, const char* f
   }
 }
 
-/// A warp's rows of a step: 16 keys of each 64.
+/// A warp's rows of a step: 16 keys of each 64, or 8 where two tiles share them.
 template <class Cache, class S>
 class Fetch {
  public:
   __device__ Fetch(const Params& p, int warp, int lane) : aligned_(p.kv_aligned) {
-    row_ = 16 * warp + lane / chunks;
+    row_ = warp_rows * warp + lane / chunks;
     chunk_ = lane % chunks;
   }
 
@@ -55,8 +56,8 @@ class Fetch {
 #pragma unroll
     for (int block = 0; block < S::keys / 64; ++block) {
       const char* next = source + 64 * block * token;
-#pragma unroll(S::tiles == 4 ? 2 : 16)
-      for (int i = 0; i < 16; i += rows_at_once) {
+#pragma unroll
+      for (int i = 0; i < warp_rows; i += rows_at_once) {
         const int offset = 64 * block + i;
         const bool wanted = offset < left;
         // Rows are swizzled by their lowest bits: the lane's own, and those of the step.
@@ -70,6 +71,7 @@ class Fetch {
 
  private:
   static constexpr int chunks = S::row_bytes / 16;
+  static constexpr int warp_rows = 64 / S::warps;  // of each 64 keys
   static constexpr int rows_at_once = 32 / chunks;
 
   bool aligned_;

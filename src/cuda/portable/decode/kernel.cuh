@@ -10,7 +10,7 @@
 namespace msa::cuda::portable::decode {
 
 template <class Cache, int tiles>
-__global__ __launch_bounds__(threads,
+__global__ __launch_bounds__(threads_of(tiles),
                              ctas_per_sm) void decode_kernel(const __grid_constant__ Params p) {
   using S = Shape<Cache::element_bytes, tiles>;
   extern __shared__ __align__(256) unsigned char memory[];
@@ -26,7 +26,7 @@ __global__ __launch_bounds__(threads,
     cta.write();
     return;
   }
-  const int units = cta.units(), share = share_of(units, p.splits, tiles);
+  const int units = cta.units(), share = share_of_item(p, units);
   char* partials = p.workspace + item_index * item_bytes(p.units, tiles);
   if (split == 0 && threadIdx.x == 0) *reinterpret_cast<std::int32_t*>(partials) = units;
   const int first = min(split * share, units);

@@ -20,19 +20,12 @@ void launch_tiles(const Params& p, Stream stream) {
   const auto kernel = decode_kernel<Cache, tiles>;
   notes.of(device,
            [&](int index) { return prepare_kernel("attend", kernel, dynamic_bytes<S>(), index); });
-  start(kernel, std::int64_t{p.items} * p.splits, threads, dynamic_bytes<S>(), stream, p);
+  start(kernel, std::int64_t{p.items} * p.splits, threads_of(tiles), dynamic_bytes<S>(), stream, p);
 }
 
 template <class Cache>
 void launch_cache(const Params& p, int tiles, Stream stream) {
-  switch (tiles) {
-    case 1:
-      return launch_tiles<Cache, 1>(p, stream);
-    case 2:
-      return launch_tiles<Cache, 2>(p, stream);
-    default:
-      return launch_tiles<Cache, 4>(p, stream);
-  }
+  tiles == 1 ? launch_tiles<Cache, 1>(p, stream) : launch_tiles<Cache, 2>(p, stream);
 }
 
 }  // namespace msa::cuda::portable::decode

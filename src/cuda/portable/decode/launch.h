@@ -6,7 +6,7 @@
 
 namespace msa::cuda::portable::decode {
 
-/// One source file each, as each holds three instances of the kernel.
+/// One source file each, as each holds two instances of the kernel.
 void launch_bf16(const Params& params, int tiles, Stream stream);
 void launch_f16(const Params& params, int tiles, Stream stream);
 void launch_e4m3(const Params& params, int tiles, Stream stream);

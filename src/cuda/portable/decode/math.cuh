@@ -48,15 +48,15 @@ class Cta {
     seq_len_ = s_.seq_len;
   }
 
-  __device__ int units() const { return units_of(length_, tiles); }
+  __device__ int units() const { return ceil_div(length_, unit_pages); }
 
   /// Units [first, end) of the item.
   __device__ void sum(int first, int end) {
     clear(group_);
-    if constexpr (has_groups(tiles)) clear(total_);
+    clear(total_);
     first_unit_ = first;
-    const int first_page = first * unit_pages(tiles);
-    const int end_page = min(end * unit_pages(tiles), length_);
+    const int first_page = first * unit_pages;
+    const int end_page = min(end * unit_pages, length_);
     first_step_ = first_page * S::page_steps;
     end_step_ = end_page * S::page_steps;
     if (first_step_ >= end_step_) return;
@@ -76,19 +76,27 @@ class Cta {
       const unsigned active = active_tiles(rows);
       const int parity = step & 1;
       ptx::wait_copies<2 * S::depth - 1>();
-      __syncwarp();
-      logits(k_slot, parity, rows, first_key, active);
-      __syncwarp();
-      bring_keys(step + S::depth, k_slot);
-      ptx::wait_copies<2 * S::depth - 1>();
-      __syncthreads();  // P and V of this step are here, and V of the step before has been used
+      if constexpr (tiles == 1) {
+        __syncwarp();
+        logits(k_slot, parity, rows, first_key, active);
+        __syncwarp();
+        bring_keys(step + S::depth, k_slot);
+        ptx::wait_copies<2 * S::depth - 1>();
+        __syncthreads();  // P and V of this step are here, and V of the step before has been used
+      } else {
+        __syncthreads();  // K of this step is here
+        logits(k_slot, parity, rows, first_key, active);
+        ptx::wait_copies<2 * S::depth - 2>();
+        __syncthreads();  // likewise, and K has been used
+        bring_keys(step + S::depth, k_slot);
+      }
       bring_values(step + S::depth, v_slot == 0 ? S::depth : v_slot - 1);
       values(v_slot, parity, active);
       k_slot = k_slot + 1 == S::depth ? 0 : k_slot + 1;
       v_slot = v_slot == S::depth ? 0 : v_slot + 1;
       const bool ends_page = (step + 1) % S::page_steps == 0;
-      if (ends_page && ((page + 1) % unit_pages(tiles) == 0 || step + 1 == end_step_)) {
-        end_unit(page / unit_pages(tiles), end);
+      if (ends_page && ((page + 1) % unit_pages == 0 || step + 1 == end_step_)) {
+        end_unit(page / unit_pages, end);
         clear(unit_);
       }
     }
@@ -98,7 +106,7 @@ class Cta {
   __device__ void write() {
     const float v_scale = p_.v_scale.value();
     const int pairs = item_.rows * p_.group;
-    const Run& run = result();
+    const Run& run = total_;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const Stats& stats = run.stats[half];
@@ -117,10 +125,10 @@ class Cta {
         if (pair >= pairs) continue;
         const Place place(*this, pair);
         std::uint16_t* out =
-            p_.out + place.token * p_.out_token + place.head * p_.out_head + 32 * warp_;
+            p_.out + place.token * p_.out_token + place.head * p_.out_head + S::columns * warp_;
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const float(&x)[8] = run.o[t][half];
+        for (int i = 0; i < elements / 2; ++i) {
+          const float(&x)[elements] = run.o[t][half];
           const std::uint32_t bits =
               sm90::pack_out(p_.out_is_f16, normalize(x[2 * i]), normalize(x[2 * i + 1]));
           std::uint16_t* to = out + Cache::column(lane_, i);
@@ -138,14 +146,15 @@ class Cta {
   char* partials = nullptr;  // of the item, where CTAs share it
 
  private:
-  static constexpr int blocks = S::keys / 64;         // 16 keys of each are a warp's
-  static constexpr int n_tiles = 2 * blocks;          // of 8 keys, of a warp
-  static constexpr int at_once = tiles == 1 ? 1 : 2;  // tiles whose logits are computed together
+  static constexpr int blocks = S::keys / 64;     // 16 keys of each are a warp's
+  static constexpr int n_tiles = 2 * blocks;      // of 8 keys, of a warp
+  static constexpr int o_tiles = S::columns / 8;  // of 8 columns of V, of a warp
+  static constexpr int elements = 2 * o_tiles;    // of O, of a lane and row
 
-  /// A run of keys: O of 32 columns of every tile, and (maximum, sum) of rows g and g + 8 of the
-  /// lane's own tile.
+  /// A run of keys: O of the warp's columns of every tile, and (maximum, sum) of rows g and g + 8
+  /// of the lane's own tile.
   struct Run {
-    float o[tiles][2][8];  // [tile][row g, g + 8][Cache::element]
+    float o[tiles][2][elements];  // [tile][row g, g + 8][Cache::element]
     Stats stats[2];
   };
   __device__ static void clear(Run& run) {
@@ -155,7 +164,7 @@ class Cta {
 #pragma unroll
       for (int t = 0; t < tiles; ++t) {
 #pragma unroll
-        for (int i = 0; i < 8; ++i) run.o[t][half][i] = 0;
+        for (int i = 0; i < elements; ++i) run.o[t][half][i] = 0;
       }
     }
   }
@@ -168,7 +177,7 @@ class Cta {
       for (int t = 0; t < tiles; ++t) {
         const Weights own = {from_owner(fold.weight_a, t), from_owner(fold.weight_b, t)};
 #pragma unroll
-        for (int i = 0; i < 8; ++i) {
+        for (int i = 0; i < elements; ++i) {
           run.o[t][half][i] = own(run.o[t][half][i], part.o[t][half][i]);
         }
       }
@@ -179,16 +188,6 @@ class Cta {
   __device__ float from_owner(float x, int t) const {
     return tiles == 1 ? x : __shfl_sync(0xffffffffu, x, (lane_ & ~3) | t);
   }
-  struct NoRun {};
-
-  __device__ const Run& result() const {
-    if constexpr (has_groups(tiles)) {
-      return total_;
-    } else {
-      return group_;
-    }
-  }
-
   /// Where a pair's row of out is.
   struct Place {
     __device__ Place(const Cta& cta, int pair) {
@@ -204,9 +203,9 @@ class Cta {
     const std::int32_t seq_len = max(p_.batch.seq_lens[item_.request], 0);
     auto* scratch = reinterpret_cast<std::int32_t*>(s_.k);
     const sm90::ListScratch places = {
-        scratch, scratch + max_ids(4), s_.page,
-        reinterpret_cast<std::uint32_t*>(scratch + 2 * max_ids(4)),
-        reinterpret_cast<std::uint32_t*>(scratch + 2 * max_ids(4)) + 32};
+        scratch, scratch + max_ids(1), s_.page,
+        reinterpret_cast<std::uint32_t*>(scratch + 2 * max_ids(1)),
+        reinterpret_cast<std::uint32_t*>(scratch + 2 * max_ids(1)) + 32};
     const int length = sm90::build_list(p_, item_, seq_len, {s_.id, s_.rows}, places);
     if (lane_ == 0) {
       s_.length = length;
@@ -219,10 +218,10 @@ class Cta {
     return s_.q;
   }
 
-  /// Three warps: 16 lanes look after a pair, eight neighbouring elements each.
+  /// The other warps: 16 lanes look after a pair, eight neighbouring elements each.
   __device__ void bring_queries() {
-    constexpr int step = 2 * (warps - 1);
-    constexpr int batch = tiles == 4 ? 4 : 3;  // loads of a lane that are under way together
+    constexpr int step = 2 * (S::warps - 1);
+    constexpr int batch = 3;  // loads of a lane that are under way together
     const int lane = lane_ % sm90::query_lanes;
     const int pairs = item_.rows * p_.group;
     const double scale = sm90::logit_scale(p_.softmax_scale, p_.k_scale.value());
@@ -276,10 +275,7 @@ class Cta {
     if constexpr (S::q_in_registers) {
       const std::uint32_t from = ptx::shared_address(queries()) + row_offset<256>();
 #pragma unroll
-      for (int t = 0; t < tiles; ++t) {
-#pragma unroll
-        for (int k = 0; k < head_dim / 16; ++k) load_rows<256>(from, t, k, q_[t][k]);
-      }
+      for (int k = 0; k < head_dim / 16; ++k) load_rows<256>(from, 0, k, q_[k]);
     }
   }
 
@@ -314,67 +310,51 @@ class Cta {
     return active;
   }
 
-  /// This warp's part of S of a step, which becomes P.
+  /// This warp's part of S of a step, one group of keys by one tile, which becomes P.
   __device__ void logits(int slot, int parity, std::int32_t rows, int first_key, unsigned active) {
-    const std::uint32_t keys = ptx::shared_address(s_.k[slot]) + Cache::key_offset(warp_, lane_);
+    const int group = warp_ % key_groups, tile = tiles == 1 ? 0 : warp_ / key_groups;
+    if (tiles > 1 && (active >> tile & 1) == 0) return;
+    const std::uint32_t keys = ptx::shared_address(s_.k[slot]) + Cache::key_offset(group, lane_);
     const bool all =
         rows == (1 << item_.rows) - 1 && item_.visible(p_, seq_len_, 0) - first_key >= S::keys;
-#pragma unroll(tiles == 4 ? 1 : 2)
-    for (int first = 0; first < tiles; first += at_once) {
-      if ((active >> first & ((1u << at_once) - 1)) == 0) continue;
-      float s[at_once][n_tiles][4] = {};
+    float s[n_tiles][4];
 #pragma unroll
-      for (int block = 0; block < blocks; ++block) {
-        // Halves of the dimensions are summed apart: low bits are cut off wherever small products
-        // meet a large sum.
-#pragma unroll(tiles == 4 ? 1 : 2)
-        for (int half = 0; half < 2; ++half) {
-          float part[at_once][2][4] = {};
+    for (int block = 0; block < blocks; ++block) {
+      // Halves of the dimensions are summed apart: low bits are cut off wherever small products
+      // meet a large sum.
+      float part[2][2][4] = {};
 #pragma unroll
-          for (int pair = 2 * half; pair < 2 * half + 2; ++pair) {
-            std::uint32_t b[2][2][2];
-            Cache::load_keys(keys, block, pair, b);
+      for (int pair = 0; pair < head_dim / 32; ++pair) {
+        std::uint32_t b[2][2][2];
+        Cache::load_keys(keys, block, pair, b);
 #pragma unroll
-            for (int step = 0; step < 2; ++step) {
+        for (int step = 0; step < 2; ++step) {
+          std::uint32_t a[4];
+          load_query(tile, 2 * pair + step, a);
 #pragma unroll
-              for (int t = 0; t < at_once; ++t) {
-                std::uint32_t a[4];
-                load_query(first + t, 2 * pair + step, a);
-#pragma unroll
-                for (int n = 0; n < 2; ++n) {
-                  ptx::mma<Cache::product>(part[t][n], a, b[step][n][0], b[step][n][1]);
-                }
-              }
-            }
-          }
-#pragma unroll
-          for (int t = 0; t < at_once; ++t) {
-#pragma unroll
-            for (int n = 0; n < 2; ++n) {
-#pragma unroll
-              for (int e = 0; e < 4; ++e) s[t][2 * block + n][e] += part[t][n][e];
-            }
+          for (int n = 0; n < 2; ++n) {
+            ptx::mma<Cache::product>(part[pair / 2][n], a, b[step][n][0], b[step][n][1]);
           }
         }
       }
 #pragma unroll
-      for (int t = 0; t < at_once; ++t) {
-        if (tiles == 1 || (active >> (first + t) & 1) != 0) {
-          softmax(s[t], first + t, parity, rows, first_key, all);
-        }
+      for (int n = 0; n < 2; ++n) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) s[2 * block + n][e] = part[0][n][e] + part[1][n][e];
       }
     }
+    softmax(s, group, tile, parity, rows, first_key, all);
   }
   __device__ void load_query(int t, int step, std::uint32_t (&a)[4]) const {
     if constexpr (S::q_in_registers) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) a[i] = q_[t][step][i];
+      for (int i = 0; i < 4; ++i) a[i] = q_[step][i];
     } else {
       load_rows<256>(ptx::shared_address(s_.q) + row_offset<256>(), t, step, a);
     }
   }
 
-  __device__ void softmax(float (&s)[n_tiles][4], int t, int parity, std::int32_t rows,
+  __device__ void softmax(float (&s)[n_tiles][4], int group, int t, int parity, std::int32_t rows,
                           int first_key, bool all) {
     unsigned char* p = s_.p[parity];
     const int c = lane_ % 4;
@@ -396,7 +376,7 @@ class Cta {
           // Rounded here whatever follows: contracted with the subtraction of the maximum, a huge
           // logit would differ from itself.
           x = __fmul_rn(x, factor);
-          if (!all && n / 2 * 64 + 16 * warp_ + n % 2 * 8 + 2 * c + e >= keys) x = -INFINITY;
+          if (!all && n / 2 * 64 + 16 * group + n % 2 * 8 + 2 * c + e >= keys) x = -INFINITY;
           largest = fmaxf(largest, x);
         }
       }
@@ -404,7 +384,7 @@ class Cta {
       largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
       const float shift = shift_of(largest);
       float total = 0;
-      const std::uint32_t at = lane_offset<2 * S::keys>(pair, 2 * warp_) + 4 * c;
+      const std::uint32_t at = lane_offset<2 * S::keys>(pair, 2 * group) + 4 * c;
 #pragma unroll
       for (int n = 0; n < n_tiles; ++n) {
         const float x = exp2_fast(__fadd_rn(s[n][2 * half], -shift));
@@ -415,21 +395,22 @@ class Cta {
       }
       total = __fadd_rn(total, __shfl_xor_sync(0xffffffffu, total, 1));
       total = __fadd_rn(total, __shfl_xor_sync(0xffffffffu, total, 2));
-      if (c == 0) s_.stats[parity][pair][warp_] = {largest, total};
+      if (c == 0) s_.stats[parity][pair][group] = {largest, total};
     }
   }
 
   /// P · V of a step joins the unit.
   __device__ void values(int slot, int parity, unsigned active) {
-    const std::uint32_t v = ptx::shared_address(s_.v[slot]) + Cache::value_offset(warp_, lane_);
+    const std::uint32_t v =
+        ptx::shared_address(s_.v[slot]) + Cache::template value_offset<S::columns>(warp_, lane_);
     const std::uint32_t p = ptx::shared_address(s_.p[parity]) + row_offset<2 * S::keys>();
     join_stats(parity, active);
-#pragma unroll(tiles == 1 ? warps : 1)
-    for (int w = 0; w < warps; ++w) {
-      std::uint32_t b[blocks][4][2];
+#pragma unroll(tiles == 1 ? key_groups : 2)
+    for (int w = 0; w < key_groups; ++w) {
+      std::uint32_t b[blocks][o_tiles][2];
 #pragma unroll
       for (int block = 0; block < blocks; ++block) {
-        Cache::load_values(v, 64 * block + 16 * w, b[block]);
+        Cache::template load_values<o_tiles>(v, 64 * block + 16 * w, b[block]);
       }
       float own_weight[2];
 #pragma unroll
@@ -439,13 +420,13 @@ class Cta {
 #pragma unroll
       for (int t = 0; t < tiles; ++t) {
         if (tiles != 1 && (active >> t & 1) == 0) continue;
-        float o[4][4] = {};
+        float o[o_tiles][4] = {};
 #pragma unroll
         for (int block = 0; block < blocks; ++block) {
           std::uint32_t a[4];
           load_rows<2 * S::keys>(p, t, 4 * block + w, a);
 #pragma unroll
-          for (int n = 0; n < 4; ++n) {
+          for (int n = 0; n < o_tiles; ++n) {
             ptx::mma<Cache::product>(o[n], a, b[block][n][0], b[block][n][1]);
           }
         }
@@ -453,7 +434,7 @@ class Cta {
         for (int half = 0; half < 2; ++half) {
           const float weight = from_owner(own_weight[half], t);
 #pragma unroll
-          for (int n = 0; n < 4; ++n) {
+          for (int n = 0; n < o_tiles; ++n) {
 #pragma unroll
             for (int e = 0; e < 2; ++e) {
               float& to = unit_.o[t][half][Cache::element(n, e)];
@@ -491,7 +472,7 @@ class Cta {
         shrink = weight_of(before, stats.x);
         stats.y = __fmul_rn(stats.y, shrink);
 #pragma unroll
-        for (int w = 0; w < warps; ++w) {
+        for (int w = 0; w < key_groups; ++w) {
           stats.y = __fmaf_rn(sums[w], weight_of(maxima[w], stats.x), stats.y);
         }
       }
@@ -499,25 +480,25 @@ class Cta {
       for (int t = 0; t < tiles; ++t) {
         const float own = from_owner(shrink, t);
 #pragma unroll
-        for (int i = 0; i < 8; ++i) unit_.o[t][half][i] = __fmul_rn(unit_.o[t][half][i], own);
+        for (int i = 0; i < elements; ++i)
+          unit_.o[t][half][i] = __fmul_rn(unit_.o[t][half][i], own);
       }
     }
   }
 
   /// The unit joins its group, or leaves as a partial result, as does a group that is complete.
   __device__ void end_unit(int u, int end) {
-    const bool joins = joins_group(u, first_unit_, tiles);
+    const bool joins = joins_group(u, first_unit_);
     const bool shared = partials != nullptr;
     if (!joins) return store(unit_, u);  // only where CTAs share the item
     join(group_, unit_);
-    if ((u + 1) % group_units(tiles) != 0 && u + 1 != end) return;
+    if ((u + 1) % group_units != 0 && u + 1 != end) return;
     if (shared) {
-      store(group_, u / group_units(tiles) * group_units(tiles));
-      clear(group_);
-    } else if constexpr (has_groups(tiles)) {
+      store(group_, u / group_units * group_units);
+    } else {
       join(total_, group_);
-      clear(group_);
     }
+    clear(group_);
   }
 
   __device__ void store(const Run& run, int place) const {
@@ -532,10 +513,10 @@ class Cta {
       for (int t = 0; t < tiles; ++t) {
         const int pair = 16 * t + 8 * half + lane_ / 4;
         if (pair >= pairs) continue;
-        auto* o = reinterpret_cast<float*>(to) + pair * head_dim + 32 * warp_;
-        const float(&x)[8] = run.o[t][half];
+        auto* o = reinterpret_cast<float*>(to) + pair * head_dim + S::columns * warp_;
+        const float(&x)[elements] = run.o[t][half];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
+        for (int i = 0; i < elements / 2; ++i) {
           *reinterpret_cast<float2*>(o + Cache::column(lane_, i)) = {x[2 * i], x[2 * i + 1]};
         }
       }
@@ -551,9 +532,8 @@ class Cta {
   std::int32_t seq_len_ = 0;
   int first_unit_ = 0, first_step_ = 0, end_step_ = 0;
 
-  std::uint32_t q_[S::q_in_registers ? tiles : 1][head_dim / 16][4];
-  Run unit_, group_;
-  std::conditional_t<has_groups(tiles), Run, NoRun> total_;
+  std::uint32_t q_[head_dim / 16][4];
+  Run unit_, group_, total_;
 };
 
 }  // namespace msa::cuda::portable::decode

@@ -32,9 +32,12 @@ __global__ __launch_bounds__(32 * merge_warps) void merge_kernel(const __grid_co
   const char* from = p.workspace + item_index * item_bytes(p.units, tiles);
   const int units = *reinterpret_cast<const std::int32_t*>(from);
   from += header_bytes;
-  const int share = share_of(units, p.splits, tiles);
+  const int share = share_of_item(p, units);
+  // Where the share is known beforehand, results are asked for together with their number.
+  const int end = p.share != 0 ? p.units : units;
 
-  constexpr int batch = 4;  // loads under way together
+  constexpr int batch = 16;  // loads under way together
+  static_assert(batch % group_units == 0);
   Stats group_stats = no_keys(), total_stats = no_keys();
   float4 group = {0, 0, 0, 0}, total = {0, 0, 0, 0};
   const auto add = [](Stats& a_stats, float4& a, const Stats& b_stats, const float4& b) {
@@ -43,13 +46,13 @@ __global__ __launch_bounds__(32 * merge_warps) void merge_kernel(const __grid_co
     a = {fold(a.x, b.x), fold(a.y, b.y), fold(a.z, b.z), fold(a.w, b.w)};
   };
 #pragma unroll 1
-  for (int begin = 0; begin < units; begin += batch) {
+  for (int begin = 0; begin < end; begin += batch) {
     Stats stats[batch];
     float4 o[batch];
 #pragma unroll
     for (int i = 0; i < batch; ++i) {
       const int u = begin + i;
-      if (u >= units || !starts_partial(u, share, tiles)) continue;
+      if (u >= end || !starts_partial(u, share)) continue;
       const char* partial = from + u * partial_bytes(tiles);
       o[i] =
           *reinterpret_cast<const float4*>(partial + (pair * head_dim + 4 * lane) * sizeof(float));
@@ -59,20 +62,16 @@ __global__ __launch_bounds__(32 * merge_warps) void merge_kernel(const __grid_co
 #pragma unroll
     for (int i = 0; i < batch; ++i) {
       const int u = begin + i;
-      if (u >= units || !starts_partial(u, share, tiles)) continue;
-      if (u % group_units(tiles) == 0) {
+      if (u >= units) break;
+      if (i % group_units == 0) {
         group_stats = stats[i];
         group = o[i];
-      } else {
+      } else if (starts_partial(u, share)) {
         add(group_stats, group, stats[i], o[i]);
       }
-    }
-    if constexpr (has_groups(tiles)) {
-      static_assert(group_units(tiles) == batch);
-      add(total_stats, total, group_stats, group);
-    } else {
-      total_stats = group_stats;
-      total = group;
+      if ((i + 1) % group_units == 0 || u + 1 == units) {
+        add(total_stats, total, group_stats, group);
+      }
     }
   }
 
