@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,11 @@ class Calls {
                                   ? std::int64_t{1} << 20
                                   : *std::max_element(rows.lengths.begin(), rows.lengths.end());
     args_.stream = {stream};
+    args_.batch.block_table =
+        ConstTensor::dense(tables_[0].data(), DType::i32, {s.batch, width_}, device);
+    const std::size_t bytes = workspace_size(args_);
+    if (bytes > 0) workspace_.emplace(bytes);
+    if (bytes > 0) args_.workspace = {workspace_->data(), bytes};
   }
 
   void operator()(int set) {
@@ -84,6 +90,7 @@ class Calls {
   std::int64_t width_;
   Memory q_, out_, lse_, lengths_, selection_;
   std::vector<Memory> tables_;
+  std::optional<Memory> workspace_;
   AttendArgs args_;
 };
 

@@ -47,7 +47,9 @@ class PortableBackend final : public Backend {
   Reasons supports(const InsertCacheArgs& a) const override { return on_device(device_of(a)); }
   Reasons supports(const CopyPagesArgs& a) const override { return on_device(device_of(a)); }
 
-  std::size_t workspace_size(const AttendArgs&) const override { return 0; }
+  std::size_t workspace_size(const AttendArgs& a) const override {
+    return portable::workspace_size(a);
+  }
   std::size_t workspace_size(const IndexArgs& a) const override {
     return portable::workspace_size(a);
   }

@@ -6,13 +6,14 @@
 #include "cuda/common/launch.h"
 #include "cuda/common/scale.cuh"
 #include "cuda/common/warp.cuh"
+#include "cuda/portable/decode/decode.h"
 #include "cuda/portable/operators.h"
 
 /// \file
-/// attend, decode and prefill alike: one CTA computes one token's G query heads of one KV head. It
-/// walks the row's own list of distinct valid blocks in ascending order with a running softmax, so
-/// that a row's bits depend on its q, its selection and its keys alone, and no key that the row
-/// does not see is ever read.
+/// attend: decode rows have a kernel of their own; of the others one CTA computes one token's G
+/// query heads of one KV head. It walks the row's own list of distinct valid blocks in ascending
+/// order with a running softmax, so that a row's bits depend on its q, its selection and its keys
+/// alone, and no key that the row does not see is ever read.
 ///
 /// Numbers: logits are of base 2. The power of two of the folded scale is multiplied into q and the
 /// rest, below 2, into the f32 dot product, so that tiny and huge scales neither overflow nor
@@ -60,7 +61,8 @@ struct AttendParams {
   ScaleView k_scale, v_scale;
   bool causal;
   std::int64_t rank, world;
-  std::int64_t items;  // T · Hkv
+  std::int64_t first_token;  // the rows before it are decode's
+  std::int64_t items;        // prefill tokens · Hkv
 };
 
 /// A row's distinct valid blocks in ascending order.
@@ -288,7 +290,7 @@ __global__ __launch_bounds__(2 * page_size) void attend_kernel(const AttendParam
   const int lane = static_cast<int>(threadIdx.x) % page_size;  // key or column
   const int first = static_cast<int>(threadIdx.x) / page_size * n;
   for (std::int64_t item = blockIdx.x; item < p.items; item += gridDim.x) {
-    const std::int64_t token = item / p.kv_heads, head = item % p.kv_heads;
+    const std::int64_t token = p.first_token + item / p.kv_heads, head = item % p.kv_heads;
     const RowPlace row = find_row(p.batch, token);
     const std::int64_t visible = p.causal ? row.visible : row.seq_len;
     collect_blocks(p, token, head, row, visible, s.list);
@@ -352,7 +354,8 @@ AttendParams::AttendParams(const AttendArgs& args)
       causal(args.causal),
       rank(args.kv_shard.rank),
       world(args.kv_shard.world),
-      items(args.batch.num_actual_tokens * kv_heads) {
+      first_token(args.batch.num_decode_tokens()),
+      items((args.batch.num_actual_tokens - first_token) * kv_heads) {
   const DType cache = args.kv_cache.shape_view().dtype;
   const DType product = size_of(cache) == 1 ? q_type : cache;
   f16_products = product == DType::f16;
@@ -373,7 +376,12 @@ void launch_attend(const AttendArgs& args) {
 
 }  // namespace
 
+std::size_t workspace_size(const AttendArgs& args) { return decode::workspace_size(args); }
+
+/// The batch's decode rows, then its prefill rows.
 void attend(const AttendArgs& args) {
+  if (args.batch.num_decodes > 0) decode::attend(args);
+  if (args.batch.num_actual_tokens == args.batch.num_decode_tokens()) return;
   switch (args.kv_cache.shape_view().dtype) {
     case DType::bf16:
       return launch_attend<DType::bf16>(args);

@@ -1,0 +1,10 @@
+// Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
+#include "cuda/portable/decode/launch.cuh"
+
+namespace msa::cuda::portable::decode {
+
+void launch_e5m2(const Params& params, int tiles, Stream stream) {
+  launch_cache<E5m2Cache>(params, tiles, stream);
+}
+
+}  // namespace msa::cuda::portable::decode
