@@ -4,15 +4,17 @@
 #include "cuda/common/batch.cuh"
 #include "cuda/common/convert.cuh"
 #include "cuda/common/launch.h"
+#include "cuda/common/parts.h"
 #include "cuda/common/scale.cuh"
 #include "cuda/common/warp.cuh"
 #include "cuda/portable/operators.h"
+#include "cuda/portable/prefill/prefill.h"
 
 /// \file
-/// attend, decode and prefill alike: one CTA computes one token's G query heads of one KV head. It
-/// walks the row's own list of distinct valid blocks in ascending order with a running softmax, so
-/// that a row's bits depend on its q, its selection and its keys alone, and no key that the row
-/// does not see is ever read.
+/// attend: prefill rows by prefill/, decode rows here. One CTA computes one token's G query heads
+/// of one KV head. It walks the row's own list of distinct valid blocks in ascending order with a
+/// running softmax, so that a row's bits depend on its q, its selection and its keys alone, and no
+/// key that the row does not see is ever read.
 ///
 /// Numbers: logits are of base 2. The power of two of the folded scale is multiplied into q and the
 /// rest, below 2, into the f32 dot product, so that tiny and huge scales neither overflow nor
@@ -60,7 +62,7 @@ struct AttendParams {
   ScaleView k_scale, v_scale;
   bool causal;
   std::int64_t rank, world;
-  std::int64_t items;  // T · Hkv
+  std::int64_t items;  // decode tokens · Hkv
 };
 
 /// A row's distinct valid blocks in ascending order.
@@ -352,7 +354,7 @@ AttendParams::AttendParams(const AttendArgs& args)
       causal(args.causal),
       rank(args.kv_shard.rank),
       world(args.kv_shard.world),
-      items(args.batch.num_actual_tokens * kv_heads) {
+      items(args.batch.num_decode_tokens() * kv_heads) {
   const DType cache = args.kv_cache.shape_view().dtype;
   const DType product = size_of(cache) == 1 ? q_type : cache;
   f16_products = product == DType::f16;
@@ -371,9 +373,7 @@ void launch_attend(const AttendArgs& args) {
   }
 }
 
-}  // namespace
-
-void attend(const AttendArgs& args) {
+void attend_decode(const AttendArgs& args) {
   switch (args.kv_cache.shape_view().dtype) {
     case DType::bf16:
       return launch_attend<DType::bf16>(args);
@@ -383,6 +383,15 @@ void attend(const AttendArgs& args) {
       return launch_attend<DType::e4m3>(args);
     default:
       return launch_attend<DType::e5m2>(args);
+  }
+}
+
+}  // namespace
+
+void attend(const AttendArgs& args) {
+  if (args.batch.num_decodes > 0) attend_decode(args);
+  if (args.batch.num_actual_tokens > args.batch.num_decode_tokens()) {
+    prefill::attend(prefill_part(args));
   }
 }
 
