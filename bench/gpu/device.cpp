@@ -71,6 +71,10 @@ Json measure_rates(const Memory& pool, cudaStream_t stream) {
   const GraphTime time =
       time_graph(stream, 3, replays, Edges::full, [&](int) { matmul.launch(stream); });
   rates["matmul_bf16_tflops"] = 1e-6 * matmul.flops() / time.median;
+  const MmaLoop mma;
+  const GraphTime mma_time =
+      time_graph(stream, 3, replays, Edges::full, [&](int) { mma.launch(stream); });
+  rates["mma_bf16_tflops"] = 1e-6 * mma.flops() / mma_time.median;
   return rates;
 }
 

@@ -5,6 +5,7 @@
 
 #include "cuda/common/launch.h"
 #include "cuda/common/ptx/barrier.cuh"
+#include "cuda/common/ptx/mma.cuh"
 #include "cuda/common/ptx/wgmma.cuh"
 #include "cuda/common/tensor_map.h"
 #include "mixed.cuh"
@@ -102,14 +103,59 @@ __global__ __launch_bounds__(warpgroups * 128, 1) void multiply_kernel() {
   if (sum != sum) __trap();
 }
 
+constexpr int mma_warps = 16;  // of a CTA, one a SM
+constexpr int mma_sums = 8;    // of a warp, of products that do not wait for each other
+constexpr int mma_rounds = 8192;
+constexpr double flops_of_a_mma = 2.0 * 16 * 8 * 16;
+
+/// A register of two bf16 of both signs between 0.5 and 2.
+__device__ std::uint32_t random_pair(std::uint32_t i) {
+  return (mixed(i) & 0x80ff80ff) | 0x3f003f00;
+}
+
+__global__ __launch_bounds__(mma_warps * 32, 1) void mma_kernel() {
+  std::uint32_t a[4], b[mma_sums][2];
+  for (std::uint32_t i = 0; i < 4; ++i) a[i] = random_pair(threadIdx.x * 32 + i);
+#pragma unroll
+  for (std::uint32_t i = 0; i < mma_sums; ++i) {
+    b[i][0] = random_pair(threadIdx.x * 32 + 8 + 2 * i);
+    b[i][1] = random_pair(threadIdx.x * 32 + 9 + 2 * i);
+  }
+  float d[mma_sums][4] = {};
+#pragma unroll 1
+  for (int round = 0; round < mma_rounds; ++round) {
+#pragma unroll
+    for (int i = 0; i < mma_sums; ++i) {
+      ptx::mma<ptx::Operand::bf16>(d[i], a, b[i][0], b[i][1]);
+    }
+  }
+  float sum = 0;
+  for (const auto& four : d) {
+    for (float x : four) sum += x;
+  }
+  if (sum != sum) __trap();
+}
+
+int count_sms(const char* what) {
+  int device = 0, sms = 0;
+  check(cudaGetDevice(&device), what, "cudaGetDevice");
+  check(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device), what,
+        "cudaDeviceGetAttribute");
+  return sms;
+}
+
 }  // namespace
 
-MatmulLoop::MatmulLoop() {
-  int device = 0;
-  check(cudaGetDevice(&device), "matmul", "cudaGetDevice");
-  check(cudaDeviceGetAttribute(&ctas_, cudaDevAttrMultiProcessorCount, device), "matmul",
-        "cudaDeviceGetAttribute");
+MmaLoop::MmaLoop() : ctas_(count_sms("mma")) {}
+
+double MmaLoop::flops() const { return flops_of_a_mma * mma_sums * mma_rounds * mma_warps * ctas_; }
+
+void MmaLoop::launch(cudaStream_t stream) const {
+  mma_kernel<<<ctas_, mma_warps * 32, 0, stream>>>();
+  check(cudaGetLastError(), "mma", "launch");
 }
+
+MatmulLoop::MatmulLoop() : ctas_(count_sms("matmul")) {}
 
 double MatmulLoop::flops() const {
   return flops_of_a_product * products_of_a_commit * commits * warpgroups * ctas_;
@@ -149,11 +195,7 @@ Gather::Gather(const void* pool, std::size_t pool_bytes, std::size_t tile_bytes,
                      static_cast<int>(128 / size),
                      0,
                      0};
-  int device = 0, sms = 0;
-  check(cudaGetDevice(&device), "gather", "cudaGetDevice");
-  check(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device), "gather",
-        "cudaDeviceGetAttribute");
-  state_->ctas = sms * ctas_per_sm;
+  state_->ctas = count_sms("gather") * ctas_per_sm;
   state_->tiles_per_cta = static_cast<int>(std::max<std::int64_t>(tiles / state_->ctas, 1));
   state_->bytes = static_cast<std::size_t>(state_->ctas) * state_->tiles_per_cta * tile_bytes;
   check(cudaFuncSetAttribute(gather_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,

@@ -139,45 +139,4 @@ __device__ inline float round_to(float x) {
   if constexpr (type == DType::bf16) return bf16_to_f32(f32_to_bf16(x));
 }
 
-/// 32 bytes of one row: 16 elements of 16 bits, or 32 of 8.
-template <DType type>
-struct RowChunk {
-  static constexpr int words = 8;
-  static constexpr int word_elements = 4 / static_cast<int>(size_of(type));
-  static constexpr int elements = words * word_elements;
-
-  std::uint32_t word[words];
-
-  /// `aligned`: `from` is a multiple of 16 bytes; else of the element alone.
-  __device__ void load(const char* from, bool aligned) {
-    if (aligned) {
-      for (int i = 0; i < words; i += 4) {
-        const uint4 x = *reinterpret_cast<const uint4*>(from + 4 * i);
-        word[i] = x.x;
-        word[i + 1] = x.y;
-        word[i + 2] = x.z;
-        word[i + 3] = x.w;
-      }
-      return;
-    }
-    for (int i = 0; i < words; ++i) {
-      if constexpr (size_of(type) == 2) {
-        const auto* p = reinterpret_cast<const std::uint16_t*>(from) + 2 * i;
-        word[i] = p[0] | static_cast<std::uint32_t>(p[1]) << 16;
-      } else {
-        const auto* p = reinterpret_cast<const std::uint8_t*>(from) + 4 * i;
-        word[i] = p[0] | static_cast<std::uint32_t>(p[1]) << 8 |
-                  static_cast<std::uint32_t>(p[2]) << 16 | static_cast<std::uint32_t>(p[3]) << 24;
-      }
-    }
-  }
-
-  /// Element i of the chunk.
-  __device__ float operator[](int i) const {
-    constexpr int bits = 32 / word_elements;
-    constexpr std::uint32_t mask = (std::uint32_t{1} << bits) - 1;
-    return to_f32<type>(word[i / word_elements] >> (i % word_elements * bits) & mask);
-  }
-};
-
 }  // namespace msa::cuda

@@ -51,8 +51,17 @@ void launch(const char* op, void (*kernel)(Params), std::int64_t items, int thre
   check(cudaLaunchKernelEx(&config, kernel, params), op, "launch");
 }
 
-/// The same for a kernel that may set itself up while the one before ends
-/// (meet_dependencies), with `shared_bytes` of dynamic shared memory.
+/// The same with `shared_bytes` of dynamic shared memory.
+template <class Params>
+void launch(const char* op, void (*kernel)(Params), std::int64_t items, int threads,
+            std::size_t shared_bytes, Stream stream, const Params& params) {
+  if (items <= 0) return;
+  cudaLaunchConfig_t config = launch_config(items, threads, stream);
+  config.dynamicSmemBytes = shared_bytes;
+  check(cudaLaunchKernelEx(&config, kernel, params), op, "launch");
+}
+
+/// The same for a kernel that may set itself up while the one before ends (meet_dependencies).
 template <class Params>
 void launch_dependent(const char* op, void (*kernel)(Params), std::int64_t items, int threads,
                       std::size_t shared_bytes, Stream stream, const Params& params) {

@@ -6,6 +6,7 @@
 #include "cuda/common/call_on_device.h"
 #include "cuda/common/device.h"
 #include "cuda/common/devices.h"
+#include "cuda/common/parts.h"
 #include "cuda/sm90/common/reasons.h"
 #include "cuda/sm90/decode/decode.h"
 #include "cuda/sm90/index/index.h"
@@ -15,23 +16,6 @@ namespace msa::cuda {
 namespace {
 
 constexpr int hopper = 90;
-
-/// The prefill rows of a batch as a call of their own.
-AttendArgs prefill_part(AttendArgs a) {
-  const std::int64_t decoded = a.batch.num_decode_tokens();
-  const std::int64_t tokens = a.batch.num_actual_tokens - decoded;
-  const auto skip = [&](auto& tensor) { tensor = tensor.narrow(0, decoded, tokens); };
-  skip(a.q);
-  skip(a.selection);
-  skip(a.out);
-  if (a.lse.given()) skip(a.lse);
-  for (ConstTensor* t : {&a.batch.seq_lens, &a.batch.block_table}) {
-    *t = t->narrow(0, a.batch.num_decodes, a.batch.num_prefills);
-  }
-  a.batch.num_decodes = 0;
-  a.batch.num_actual_tokens = tokens;
-  return a;
-}
 
 class Sm90Backend final : public Backend {
  public:
