@@ -17,7 +17,6 @@ namespace msa::cuda::portable {
 inline constexpr int team_lanes = 16;
 inline constexpr int write_warps = 8;
 inline constexpr int write_threads = write_warps * warp_size;
-inline constexpr int write_ctas_per_sm = 4;
 inline constexpr int half_rotary = 32;
 
 /// A lane has elements first_element() to first_element() + 3 and those 32 further on: in the
@@ -285,8 +284,18 @@ __device__ inline void run_normed(const WriteParams& p, const WarpWork& w) {
   }
 }
 
+/// CTAs of a SM that leave each thread registers enough: of four, 64, in which other devices' code
+/// and rows that are read by elements do not fit.
+#if __CUDA_ARCH__ == 900
+template <Rows rows>
+inline constexpr int ctas_per_sm = rows == Rows::aligned ? 4 : 3;
+#else
+template <Rows rows>
+inline constexpr int ctas_per_sm = 3;
+#endif
+
 template <DType in, Rows rows>
-__global__ __launch_bounds__(write_threads, write_ctas_per_sm) void write_kernel(
+__global__ __launch_bounds__(write_threads, ctas_per_sm<rows>) void write_kernel(
     const __grid_constant__ WriteParams p) {
   __shared__ float4 weights[2 * write_threads];
   // The same in all lanes, and known to be so: what depends on it is computed once a warp.

@@ -27,53 +27,48 @@ void set_type(Part& part, DType type) {
   part.to_size = static_cast<int>(size_of(type));
 }
 
-using WriteKernel = void (*)(WriteParams);
-
-WriteKernel kernel_of(DType in, bool aligned) {
-  if (in == DType::bf16) {
-    return aligned ? write_kernel<DType::bf16, Rows::aligned>
-                   : write_kernel<DType::bf16, Rows::unaligned>;
-  }
-  return aligned ? write_kernel<DType::f16, Rows::aligned>
-                 : write_kernel<DType::f16, Rows::unaligned>;
-}
-
 /// What a launch depends on of a device.
 struct Traits {
-  int sms = 0;
+  std::int64_t ctas = 0;  // that run at once
   bool has_dependent_launch = false;
 };
 
-Traits find_traits(const char* op, int device) {
-  Traits found;
-  check(cudaDeviceGetAttribute(&found.sms, cudaDevAttrMultiProcessorCount, device), op,
+Traits find_traits(const char* op, void (*kernel)(WriteParams), int device) {
+  int sms = 0, ctas_of_sm = 0;
+  check(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device), op,
         "cudaDeviceGetAttribute");
-  found.has_dependent_launch = capability(device) >= first_with_dependent_launch;
-  return found;
+  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&ctas_of_sm, kernel, write_threads, 0), op,
+        "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+  return {std::int64_t{sms} * ctas_of_sm, capability(device) >= first_with_dependent_launch};
 }
 
-/// Asked once for each device that notes have room for.
-Traits traits_of(const char* op, int device) {
+template <DType in, Rows rows>
+void launch_kernel(const char* op, int device, Stream stream, const WriteParams& p) {
+  const auto kernel = write_kernel<in, rows>;
+  // Asked once for each device that notes have room for.
   static DeviceNotes<Traits> notes;
-  if (device >= max_devices) return find_traits(op, device);
-  return notes.of(device, [op](int asked) { return find_traits(op, asked); });
-}
-
-void launch_rows(const char* op, const ConstTensor& rows, Stream stream, const WriteParams& p) {
-  if (p.tokens == 0 || p.pairs == 0) return;
-  const Traits traits = traits_of(op, rows.device.index);
+  const auto find = [&](int asked) { return find_traits(op, kernel, asked); };
+  const Traits traits = device < max_devices ? notes.of(device, find) : find(device);
   const auto ctas_of = [](std::int64_t warps) { return (warps + write_warps - 1) / write_warps; };
   // One wave of CTAs at most, whose warps take several tokens each where there are more; on any
   // device a whole row's.
-  const std::int64_t ctas = std::max(
-      std::min(ctas_of((p.tokens + 1) / 2 * p.pairs), std::int64_t{traits.sms} * write_ctas_per_sm),
-      ctas_of(p.pairs));
-  const WriteKernel kernel = kernel_of(rows.dtype, p.aligned);
+  const std::int64_t ctas =
+      std::max(std::min(ctas_of((p.tokens + 1) / 2 * p.pairs), traits.ctas), ctas_of(p.pairs));
   if (traits.has_dependent_launch) {
     launch_dependent(op, kernel, ctas, write_threads, 0, stream, p);
   } else {
     launch(op, kernel, ctas, write_threads, stream, p);
   }
+}
+
+void launch_rows(const char* op, const ConstTensor& rows, Stream stream, const WriteParams& p) {
+  if (p.tokens == 0 || p.pairs == 0) return;
+  const bool bf16 = rows.dtype == DType::bf16;
+  const auto run = p.aligned ? bf16 ? launch_kernel<DType::bf16, Rows::aligned>
+                                    : launch_kernel<DType::f16, Rows::aligned>
+                   : bf16 ? launch_kernel<DType::bf16, Rows::unaligned>
+                             : launch_kernel<DType::f16, Rows::unaligned>;
+  run(op, rows.device.index, stream, p);
 }
 
 }  // namespace
