@@ -83,7 +83,7 @@ TEST(Traffic, moves_everybody_to_pages_of_another_cache) {
     for (std::int64_t page = 0; page < 44; ++page) {
       EXPECT_EQ(traffic.main().is_free(page), !to.contains(page));
     }
-    EXPECT_EQ(moves.index.size() > 0, moves.main.size() > 0);
+    EXPECT_EQ(moves.index.empty(), moves.main.empty());
   }
 }
 
