@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
-"""Whether every kernel for SM120 fits the device: `sm120_limits_test.py BUILD CXX_PROJECT [NAME…]`.
+"""Whether every kernel for SM120 fits the device: `sm120_limits_test.py [--table] BUILD SOURCE`.
 
 Compiles the sources of the portable backend to cubins of sm_120f, by the commands of the build tree
 but for this one device, reads registers, threads, stack and static shared memory from their ELF
@@ -31,7 +31,7 @@ REGCOUNT, FRAME_SIZE, MIN_STACK_SIZE, MAX_THREADS = 0x2F, 0x11, 0x12, 0x05
 
 
 def sections(elf):
-    """(name, type, flags, size, link, info, bytes) of each section of a 64-bit little-endian ELF."""
+    """(name, size, bytes) of each section of a 64-bit little-endian ELF."""
     if elf[:6] != b"\x7fELF\x02\x01":
         raise ValueError("no 64-bit little-endian ELF")
     offset, = struct.unpack_from("<Q", elf, 0x28)
@@ -45,7 +45,7 @@ def sections(elf):
 
     for head in raw:
         data = b"" if head[1] == 8 else elf[head[4]:head[4] + head[5]]  # 8: SHT_NOBITS
-        yield name_of(head[0]), head[5], head[6], data
+        yield name_of(head[0]), head[5], data
 
 
 def attributes(data):
@@ -65,18 +65,19 @@ def kernels(elf):
     """Registers, threads, stack and static shared memory of each kernel of a cubin."""
     found, symbols, strings = {}, b"", b""
     listed = list(sections(elf))
-    for name, size, _, data in listed:
+    for name, _, data in listed:
         if name == ".symtab":
             symbols = data
         elif name == ".strtab":
             strings = data
         elif name.startswith(".text."):
             found.setdefault(name[6:], {"registers": 0, "stack": 0, "threads": 0, "shared": 0})
+
     def symbol(index):
         at, = struct.unpack_from("<I", symbols, 24 * index)
         return strings[at:strings.index(b"\0", at)].decode()
 
-    for name, size, _, data in listed:
+    for name, size, data in listed:
         if name == ".nv.info":
             for attribute, value in attributes(data):
                 if attribute not in (REGCOUNT, FRAME_SIZE, MIN_STACK_SIZE):
