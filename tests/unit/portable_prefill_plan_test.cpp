@@ -18,7 +18,7 @@ TEST(PortablePrefillPlan, ATilesTokensFitItsRowsItsBitsAndItsLists) {
     ASSERT_GE(padded, group);
     ASSERT_EQ(row_tile % padded, 0) << "a token in two row tiles";
     for (int topk = 1; topk <= max_topk; ++topk) {
-      const int tokens = tile_tokens(group, topk);
+      const int tokens = tokens_of_tile(group, topk, max_ids);
       ASSERT_GE(tokens, 1);
       ASSERT_LE(tokens * padded, tile_rows);
       ASSERT_LE(tokens, 32);
@@ -28,8 +28,8 @@ TEST(PortablePrefillPlan, ATilesTokensFitItsRowsItsBitsAndItsLists) {
       ASSERT_LE(dynamic_bytes<DType::e5m2>(tokens * topk), shared_bytes);
     }
   }
-  EXPECT_EQ(tile_tokens(16, 16), 8);
-  EXPECT_EQ(tile_tokens(8, 16), 16);
+  EXPECT_EQ(tokens_of_tile(16, 16, max_ids), 8);
+  EXPECT_EQ(tokens_of_tile(8, 16, max_ids), 16);
 }
 
 TEST(PortablePrefillPlan, AListIsMadeInTheRing) {

@@ -21,18 +21,18 @@ TEST(PrefillPlan, ATilesTokensFitItsRowsItsBitsAndItsLists) {
     ASSERT_GE(padded, group);
     ASSERT_EQ(group_rows % padded, 0) << "a token in two warpgroups";
     for (int topk = 1; topk <= max_topk; ++topk) {
-      const int tokens = tile_tokens(group, topk);
+      const int tokens = tokens_of_tile(group, topk, max_ids);
       ASSERT_GE(tokens, 1);
       ASSERT_LE(tokens * padded, tile_rows);
       ASSERT_LE(tokens, 32);
       ASSERT_LE(tokens * topk, max_ids);
     }
   }
-  EXPECT_EQ(tile_tokens(16, 16), 8);
-  EXPECT_EQ(tile_tokens(8, 16), 16);
-  EXPECT_EQ(tile_tokens(4, 16), 32);
-  EXPECT_EQ(tile_tokens(16, 64), 8);
-  EXPECT_EQ(tile_tokens(1, 64), 8);
+  EXPECT_EQ(tokens_of_tile(16, 16, max_ids), 8);
+  EXPECT_EQ(tokens_of_tile(8, 16, max_ids), 16);
+  EXPECT_EQ(tokens_of_tile(4, 16, max_ids), 32);
+  EXPECT_EQ(tokens_of_tile(16, 64, max_ids), 8);
+  EXPECT_EQ(tokens_of_tile(1, 64, max_ids), 8);
 }
 
 /// The tiles that find_tile() would find for requests of these lengths: how often each token is
@@ -44,7 +44,7 @@ std::vector<int> tokens_met(const std::vector<std::int64_t>& queries, std::int64
   const std::int64_t tokens = begins.back() + behind;
   const auto requests = static_cast<std::int64_t>(queries.size());
   std::vector<int> met(static_cast<std::size_t>(tokens));
-  for (std::int64_t place = 0; place < places(tokens, requests, tile); ++place) {
+  for (std::int64_t place = 0; place < places_of(tokens, requests, tile); ++place) {
     std::int64_t r = 0;
     while (r < requests && first_place(begins[r + 1], r + 1, tile) <= place) ++r;
     const std::int64_t first = begins[r] + (place - first_place(begins[r], r, tile)) * tile;
@@ -74,8 +74,8 @@ TEST(PrefillPlan, EveryTokenLiesInOneTile) {
 TEST(PrefillPlan, PlacesExceedTheTilesByOneARequestAtMost) {
   for (std::int64_t n = 0; n < 100; ++n) {
     const std::int64_t tiles = (n + 7) / 8;
-    EXPECT_GE(places(n, 1, 8), tiles);
-    EXPECT_LE(places(n, 1, 8), tiles + 2);  // the request's, and that of the tokens behind it
+    EXPECT_GE(places_of(n, 1, 8), tiles);
+    EXPECT_LE(places_of(n, 1, 8), tiles + 2);  // the request's, and that of the tokens behind it
   }
 }
 

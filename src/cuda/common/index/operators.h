@@ -5,11 +5,11 @@
 #include <cstdint>
 
 #include "common/step.h"
+#include "cuda/common/arithmetic.h"
 #include "cuda/common/index/launch.h"
 #include "cuda/common/index/plan.h"
+#include "cuda/common/rows.h"
 #include "cuda/common/workspace.h"
-#include "cuda/sm90/common/arithmetic.h"
-#include "cuda/sm90/common/rows.h"
 #include "msa/index.h"
 
 /// \file
@@ -91,15 +91,15 @@ void for_windows(const BatchMetadata& batch, std::int64_t most, Body body) {
 }
 
 /// What index_blocks and index_scores tell every score kernel.
-template <class Params, class Args>
-void fill_params(Params& p, const Args& a) {
+template <class Args>
+void fill_params(ScoreCall& p, const Args& a) {
   p.q = a.index_q.template ptr<char>();
   p.q_type = a.index_q.dtype;
   p.q_token = step_bytes(a.index_q, 0);
   p.q_head = step_bytes(a.index_q, 1);
-  p.q_aligned = sm90::aligned_rows(a.index_q);
+  p.q_aligned = aligned_rows(a.index_q);
   p.heads = static_cast<int>(a.index_q.shape[1]);
-  p.head_factor = sm90::row_factor(p.heads);
+  p.head_factor = row_factor(p.heads);
   p.batch = BatchView(a.batch);
   p.pages = a.index_cache.shape[0];
   p.tile_tokens_log2 = tile_tokens_log2(p.heads);

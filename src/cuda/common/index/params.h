@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "common/block_order.h"
+#include "cuda/common/arithmetic.h"
 #include "cuda/common/batch.cuh"
 
 /// \file
@@ -31,6 +32,30 @@ struct Window {
   std::int64_t first_token, tokens;
   std::int64_t first_request, requests;  // that have rows in it, or all prefill ones
   bool decode;
+};
+
+/// What every score kernel is launched with, beside its keys.
+struct ScoreCall {
+  const char* q;  // [T, Hi, 128]
+  DType q_type;
+  std::int64_t q_token, q_head;  // bytes
+  bool q_aligned;                // rows start at multiples of 16 bytes
+  int heads;                     // Hi
+  int head_factor;               // row of a column by row_of()
+
+  BatchView batch;
+  std::int64_t pages;
+  Window window;
+  int tile_tokens_log2;  // of prefill rows
+  /// Rows that see so few blocks need no scores.
+  std::int64_t skip;
+
+  ScoreView scores;  // row 0 is the window's first token
+  Divisor by_ctas;   // divides by the CTAs of a launch for scores
+
+  // Where lists are kept in shared memory instead of scores in the workspace:
+  SelectRule rule;
+  ListsView selection;  // row 0 is the call's
 };
 
 /// Of the select kernel.

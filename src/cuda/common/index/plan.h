@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "cuda/sm90/common/arithmetic.h"
+#include "cuda/common/arithmetic.h"
 #include "msa/types.h"
 
 /// \file
@@ -78,7 +78,7 @@ struct TileRun {
 class Slices {
  public:
   /// `by_ctas` divides by `ctas`, of which there are some hundreds.
-  MSA_HOST_DEVICE constexpr Slices(std::int64_t units, int ctas, const sm90::Divisor& by_ctas)
+  MSA_HOST_DEVICE constexpr Slices(std::int64_t units, int ctas, const Divisor& by_ctas)
       : by_ctas_(by_ctas),
         each_(units <= INT32_MAX ? by_ctas.quotient(static_cast<int>(units)) : units / ctas),
         rest_(static_cast<int>(units - each_ * ctas)) {}
@@ -89,9 +89,16 @@ class Slices {
   }
 
  private:
-  sm90::Divisor by_ctas_;
+  Divisor by_ctas_;
   std::int64_t each_;
   int rest_;
+};
+
+/// A CTA's slice of all units, and how far it is found.
+struct SliceState {
+  std::int64_t at, end;  // units of the call
+  std::int64_t below;    // units of the requests before `first`
+  std::int64_t first;    // request at hand
 };
 
 /// Requests are counted by so many threads; a bucket of them each.

@@ -1,18 +1,13 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "cuda/sm90/common/softmax.cuh"
+#include "cuda/common/softmax.cuh"
 
 /// \file
 /// Folding two partial results of a row into one: the step of the tree that fixes a row's bits. It
 /// is spelt with explicit roundings, as the kernel and the one that ends a split must agree.
 
 namespace msa::cuda::portable::decode {
-
-using sm90::exp2_fast;
-using sm90::no_keys;
-using sm90::shift_of;
-using sm90::Stats;
 
 /// Two runs of keys of one row: a comes before b. A run without a key weighs nothing; of a sum that
 /// is NaN the result is NaN.

@@ -1,17 +1,17 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "cuda/common/attend/block_list.cuh"
+#include "cuda/common/attend/items.h"
 #include "cuda/common/ptx/barrier.cuh"
 #include "cuda/common/ptx/mma.cuh"
+#include "cuda/common/query_row.cuh"
+#include "cuda/common/row_out.cuh"
 #include "cuda/portable/decode/cache.cuh"
 #include "cuda/portable/decode/config.h"
 #include "cuda/portable/decode/fetch.cuh"
 #include "cuda/portable/decode/fold.cuh"
-#include "cuda/portable/decode/item.cuh"
 #include "cuda/portable/decode/params.h"
-#include "cuda/sm90/common/block_list.cuh"
-#include "cuda/sm90/common/query_row.cuh"
-#include "cuda/sm90/common/row_out.cuh"
 
 /// \file
 /// What a CTA does with an item. Pairs (row, query head) are the rows of m16 tiles. For a step of
@@ -110,15 +110,15 @@ class Cta {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const Stats& stats = run.stats[half];
-      const sm90::Normalize own_normalize(stats, v_scale);
+      const Normalize own_normalize(stats, v_scale);
       const int own = 16 * own_tile() + 8 * half + lane_ / 4;
       if (p_.lse != nullptr && warp_ == 0 && lane_ % 4 < tiles && own < pairs) {
         const Place place(*this, own);
-        p_.lse[place.token * p_.lse_token + place.head * p_.lse_head] = sm90::lse_of(stats);
+        p_.lse[place.token * p_.lse_token + place.head * p_.lse_head] = lse_of(stats);
       }
 #pragma unroll
       for (int t = 0; t < tiles; ++t) {
-        sm90::Normalize normalize = own_normalize;
+        Normalize normalize = own_normalize;
         normalize.inverse = from_owner(own_normalize.inverse, t);
         normalize.empty = from_owner(own_normalize.empty ? 1.0f : 0.0f, t) != 0;
         const int pair = 16 * t + 8 * half + lane_ / 4;
@@ -130,7 +130,7 @@ class Cta {
         for (int i = 0; i < elements / 2; ++i) {
           const float(&x)[elements] = run.o[t][half];
           const std::uint32_t bits =
-              sm90::pack_out(p_.out_is_f16, normalize(x[2 * i]), normalize(x[2 * i + 1]));
+              pack_out(p_.out_is_f16, normalize(x[2 * i]), normalize(x[2 * i + 1]));
           std::uint16_t* to = out + Cache::column(lane_, i);
           if (p_.out_aligned) {
             *reinterpret_cast<std::uint32_t*>(to) = bits;
@@ -200,13 +200,12 @@ class Cta {
   };
 
   __device__ void make_list() {
-    const std::int32_t seq_len = max(p_.batch.seq_lens[item_.request], 0);
+    const std::int32_t seq_len = item_.seq_len(p_);
     auto* scratch = reinterpret_cast<std::int32_t*>(s_.k);
-    const sm90::ListScratch places = {
-        scratch, scratch + max_ids(1), s_.page,
-        reinterpret_cast<std::uint32_t*>(scratch + 2 * max_ids(1)),
-        reinterpret_cast<std::uint32_t*>(scratch + 2 * max_ids(1)) + 32};
-    const int length = sm90::build_list(p_, item_, seq_len, {s_.id, s_.rows}, places);
+    const ListScratch places = {scratch, scratch + max_ids(1), s_.page,
+                                reinterpret_cast<std::uint32_t*>(scratch + 2 * max_ids(1)),
+                                reinterpret_cast<std::uint32_t*>(scratch + 2 * max_ids(1)) + 32};
+    const int length = build_list(p_, item_, seq_len, {s_.id, s_.rows}, places);
     if (lane_ == 0) {
       s_.length = length;
       s_.seq_len = seq_len;
@@ -222,33 +221,33 @@ class Cta {
   __device__ void bring_queries() {
     constexpr int step = 2 * (S::warps - 1);
     constexpr int batch = 3;  // loads of a lane that are under way together
-    const int lane = lane_ % sm90::query_lanes;
+    const int lane = lane_ % query_lanes;
     const int pairs = item_.rows * p_.group;
-    const double scale = sm90::logit_scale(p_.softmax_scale, p_.k_scale.value());
+    const double scale = logit_scale(p_.softmax_scale, p_.k_scale.value());
     const std::uint16_t* first =
         p_.q + item_.first_token * p_.q_token + item_.head * p_.group * p_.q_head + lane * 8;
     unsigned char* to = queries();
 #pragma unroll 1
-    for (int begin = 2 * (warp_ - 1) + lane_ / sm90::query_lanes;
-         begin - lane_ / sm90::query_lanes < S::rows; begin += batch * step) {
+    for (int begin = 2 * (warp_ - 1) + lane_ / query_lanes; begin - lane_ / query_lanes < S::rows;
+         begin += batch * step) {
       uint4 loaded[batch];
 #pragma unroll
       for (int i = 0; i < batch; ++i) {
         const int pair = begin + i * step;
         loaded[i] = {0, 0, 0, 0};
         if (pair >= pairs) continue;
-        const int row = sm90::row_of(pair, p_.row_factor);
+        const int row = row_of(pair, p_.row_factor);
         const std::uint16_t* from = first + row * p_.q_token + (pair - row * p_.group) * p_.q_head;
-        loaded[i] = sm90::load_query(from, p_.q_aligned);
+        loaded[i] = cuda::load_query(from, p_.q_aligned);
       }
 #pragma unroll
       for (int i = 0; i < batch; ++i) {
         const int pair = begin + i * step;
-        const sm90::QueryRow<Cache::product> row(loaded[i], p_.q_is_f16, scale);
+        const QueryRow<Cache::product> row(loaded[i], p_.q_is_f16, scale);
         if (pair >= S::rows) continue;
         if (lane == 0) {
           s_.factor[pair] = row.factor;
-          s_.row[pair] = static_cast<std::uint8_t>(min(sm90::row_of(pair, p_.row_factor), 31));
+          s_.row[pair] = static_cast<std::uint8_t>(min(row_of(pair, p_.row_factor), 31));
         }
         const std::uint32_t words[] = {row.bits.x, row.bits.y, row.bits.z, row.bits.w};
 #pragma unroll
@@ -391,7 +390,7 @@ class Cta {
         const float y = exp2_fast(__fadd_rn(s[n][2 * half + 1], -shift));
         total = __fadd_rn(total, __fadd_rn(x, y));
         *reinterpret_cast<std::uint32_t*>(p + (at ^ (n % 2 * 16)) + n / 2 * 128) =
-            sm90::pack<Cache::product>(x, y);
+            pack<Cache::product>(x, y);
       }
       total = __fadd_rn(total, __shfl_xor_sync(0xffffffffu, total, 1));
       total = __fadd_rn(total, __shfl_xor_sync(0xffffffffu, total, 2));

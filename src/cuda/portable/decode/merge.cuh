@@ -1,12 +1,12 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "cuda/common/attend/items.h"
 #include "cuda/common/dependency.cuh"
+#include "cuda/common/row_out.cuh"
 #include "cuda/common/warp.cuh"
 #include "cuda/portable/decode/config.h"
 #include "cuda/portable/decode/fold.cuh"
-#include "cuda/portable/decode/item.cuh"
-#include "cuda/sm90/common/row_out.cuh"
 
 /// \file
 /// The end of a split: the partial results of each row, folded as one CTA would have. A warp a row
@@ -27,7 +27,7 @@ __global__ __launch_bounds__(32 * merge_warps) void merge_kernel(const __grid_co
   const int item_index = index / pairs, pair = index - item_index * pairs;
   if (item_index >= p.items) return;
   const Item item(p, item_index);
-  const int row = sm90::row_of(pair, p.row_factor);
+  const int row = row_of(pair, p.row_factor);
   if (row >= item.rows) return;
   const char* from = p.workspace + item_index * item_bytes(p.units, tiles);
   const int units = *reinterpret_cast<const std::int32_t*>(from);
@@ -75,12 +75,12 @@ __global__ __launch_bounds__(32 * merge_warps) void merge_kernel(const __grid_co
     }
   }
 
-  const sm90::Normalize normalize(total_stats, p.v_scale.value());
+  const Normalize normalize(total_stats, p.v_scale.value());
   const std::int64_t token = item.first_token + row;
   const int head = item.head * p.group + pair - row * p.group;
   std::uint16_t* out = p.out + token * p.out_token + head * p.out_head + 4 * lane;
-  const uint2 bits = {sm90::pack_out(p.out_is_f16, normalize(total.x), normalize(total.y)),
-                      sm90::pack_out(p.out_is_f16, normalize(total.z), normalize(total.w))};
+  const uint2 bits = {pack_out(p.out_is_f16, normalize(total.x), normalize(total.y)),
+                      pack_out(p.out_is_f16, normalize(total.z), normalize(total.w))};
   if (p.out_aligned) {
     *reinterpret_cast<uint2*>(out) = bits;
   } else {
@@ -90,7 +90,7 @@ __global__ __launch_bounds__(32 * merge_warps) void merge_kernel(const __grid_co
     out[3] = static_cast<std::uint16_t>(bits.y >> 16);
   }
   if (p.lse != nullptr && lane == 0) {
-    p.lse[token * p.lse_token + head * p.lse_head] = sm90::lse_of(total_stats);
+    p.lse[token * p.lse_token + head * p.lse_head] = lse_of(total_stats);
   }
 }
 

@@ -97,12 +97,10 @@ struct Column {
 /// Segments that are found together.
 inline constexpr int segments_ahead = 8;
 
-/// The CTA's slice of all units, and how far it is found.
+/// The CTA's slice of all units, and the segments of it that are found.
 struct Work {
-  std::int64_t at, end;  // units of the call
-  std::int64_t below;    // units of the requests before `first`
-  std::int64_t first;    // request at hand
-  std::int32_t count;    // of `segment`
+  SliceState slice;
+  std::int32_t count;  // of `segment`
   Segment segment[segments_ahead];
 };
 

@@ -17,7 +17,7 @@ ScoreParams common_params(const Args& a) {
   p.keys = a.index_cache.template ptr<char>();
   p.key_page = step_bytes(a.index_cache, 0);
   p.key_token = step_bytes(a.index_cache, 1);
-  p.keys_aligned = sm90::aligned_rows(a.index_cache);
+  p.keys_aligned = aligned_rows(a.index_cache);
   return p;
 }
 

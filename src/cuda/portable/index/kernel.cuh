@@ -27,19 +27,19 @@ __global__ __launch_bounds__(Team<Keys, n>::threads, Team<Keys, n>::ctas) void s
     const bool finds = threadIdx.x < warp_size;
     meet_dependencies();
     if constexpr (keeps_lists) {
-      if (threadIdx.x == 0) s.work.at = blockIdx.x;
+      if (threadIdx.x == 0) s.work.slice.at = blockIdx.x;
       __syncwarp();
     } else {
       count_units(p, s.bucket_units);
       if (!few_requests(p)) __syncthreads();
-      if (finds) Slice(p, s.work, s.bucket_units).begin();
+      if (finds) begin_slice(p, s.work, s.bucket_units);
     }
     for (;;) {
       if (finds) {
         if constexpr (keeps_lists) {
           find_rows(p, s.work);
         } else {
-          Slice(p, s.work, s.bucket_units).find_segments();
+          find_segments(p, s.work);
         }
       }
       __syncthreads();

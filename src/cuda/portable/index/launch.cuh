@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cuda/common/devices.h"
+#include "cuda/common/index/with_columns.h"
 #include "cuda/common/launch_behind.h"
 #include "cuda/portable/index/kernel.cuh"
 #include "cuda/portable/index/launch.h"
@@ -34,7 +35,7 @@ void launch_columns(const ScoreParams& params, const Origin& origin) {
   const int ctas =
       origin.device < max_devices ? notes.of(origin.device, prepare) : prepare(origin.device);
   ScoreParams p = params;
-  p.by_ctas = sm90::Divisor(static_cast<std::uint32_t>(ctas));
+  p.by_ctas = Divisor(static_cast<std::uint32_t>(ctas));
   launch_behind(origin.op, origin.device, score_kernel<Keys, n, keeps_lists>,
                 keeps_lists ? std::min<std::int64_t>(p.window.tokens, ctas) : ctas,
                 Team<Keys, n>::threads, shared_bytes<Keys, n>(keeps_lists), origin.stream, p);
@@ -45,18 +46,8 @@ void launch_keys(const ScoreParams& p, Output output, const Origin& origin) {
   if (output == Output::lists) return launch_columns<Keys, 16, true>(p, origin);
   const auto rows =
       static_cast<int>(p.window.decode ? p.batch.decode_query_len : 1 << p.tile_tokens_log2);
-  switch (compiled_columns(rows * p.heads)) {
-    case 16:
-      return launch_columns<Keys, 16, false>(p, origin);
-    case 32:
-      return launch_columns<Keys, 32, false>(p, origin);
-    case 64:
-      return launch_columns<Keys, 64, false>(p, origin);
-    case 128:
-      return launch_columns<Keys, 128, false>(p, origin);
-    default:
-      return launch_columns<Keys, 256, false>(p, origin);
-  }
+  with_columns<least_columns>(compiled_columns(rows * p.heads),
+                              [&](auto n) { launch_columns<Keys, n, false>(p, origin); });
 }
 
 }  // namespace msa::cuda::portable::index

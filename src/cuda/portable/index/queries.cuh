@@ -1,11 +1,11 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "cuda/common/index/query.cuh"
 #include "cuda/common/ptx/barrier.cuh"
 #include "cuda/common/ptx/mma.cuh"
 #include "cuda/portable/index/config.h"
 #include "cuda/portable/index/params.h"
-#include "cuda/sm90/common/query_row.cuh"
 
 /// \file
 /// A warp's queries as operands of its products, in registers: 16 columns at a time pass through a
@@ -41,7 +41,8 @@ class Queries {
       for (int i = 0; i < steps; ++i) {
         const int column = first + 16 * begin + row(share_ * steps + i);
         bits[i] = {0, 0, 0, 0};
-        if (column < segment_.rows * p_.heads) bits[i] = load_bits(column);
+        if (column < segment_.rows * p_.heads)
+          bits[i] = load_index_query(p_, segment_, column, own_);
       }
 #pragma unroll
       for (int plane = 0; plane < Keys::planes; ++plane) {
@@ -60,12 +61,11 @@ class Queries {
   }
 
  private:
-  static constexpr int tile_steps = 16 * sm90::query_lanes / warp_size;
+  static constexpr int tile_steps = 16 * query_lanes / warp_size;
 
   __device__ void describe(int column, float factor, Column* described) const {
     const bool given = column < segment_.rows * p_.heads;
-    described[column] = {factor,
-                         given ? segment_.visible(sm90::row_of(column, p_.head_factor)) : 0};
+    described[column] = {factor, given ? segment_.visible(row_of(column, p_.head_factor)) : 0};
   }
 
   /// Tile `from` of a plane.
@@ -80,43 +80,7 @@ class Queries {
   }
 
   /// Column of a step, of those that are converted together.
-  __device__ int row(int step) const { return 2 * step + lane_ / sm90::query_lanes; }
-
-  /// This lane's elements, as they are.
-  __device__ uint4 load_bits(int column) const {
-    const int row = sm90::row_of(column, p_.head_factor);
-    const char* from =
-        p_.q + (segment_.first_token + row) * p_.q_token + (column - row * p_.heads) * p_.q_head;
-    if (p_.q_type != DType::e4m3) {
-      return sm90::load_query(reinterpret_cast<const std::uint16_t*>(from) + 8 * own_,
-                              p_.q_aligned);
-    }
-    from += 8 * own_;
-    if (p_.q_aligned) {
-      const uint2 two = *reinterpret_cast<const uint2*>(from);
-      return {two.x, two.y, 0, 0};
-    }
-    std::uint32_t words[2] = {0, 0};
-    for (int i = 0; i < 8; ++i) {
-      words[i / 4] |= std::uint32_t{static_cast<unsigned char>(from[i])} << i % 4 * 8;
-    }
-    return {words[0], words[1], 0, 0};
-  }
-
-  __device__ void widen_query(const uint4& bits, float (&x)[8]) const {
-    const std::uint32_t words[] = {bits.x, bits.y, bits.z, bits.w};
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      const std::uint32_t two = words[i / 2] >> i % 2 * 16 & 0xffff;
-      if (p_.q_type == DType::bf16) {
-        x[i] = bf16_to_f32(two);
-      } else if (p_.q_type == DType::f16) {
-        x[i] = f16_to_f32(two);
-      } else {
-        x[i] = e4m3_to_f32(words[i / 4] >> i % 4 * 8 & 0xff);
-      }
-    }
-  }
+  __device__ int row(int step) const { return 2 * step + lane_ / query_lanes; }
 
   /// Writes a plane of the elements as the products take them; returns what their scores are to be
   /// multiplied by. All of the warp.
@@ -127,16 +91,14 @@ class Queries {
       return 1;
     } else {
       float x[8];
-      widen_query(bits, x);
+      widen_index_query(p_.q_type, bits, x);
       if constexpr (Keys::key_bytes == 128) return store_f16(to, row, x);
       store_bf16(to + (own_ ^ row % 8) * 16, plane, x);
       return 1;
     }
   }
 
-  /// A plane of bf16; the planes' sum is the element: bf16 lacks three bits of f16. Against an
-  /// infinite key or a product near f32's end no plane may be 0 or of another sign than the
-  /// element.
+  /// A plane of bf16; the planes' sum is the element: bf16 lacks three bits of f16.
   __device__ static void store_bf16(unsigned char* to, int plane, float (&x)[8]) {
     constexpr int last = Keys::planes - 1;
 #pragma unroll
@@ -146,37 +108,23 @@ class Queries {
       x[i] = plane < last || !is_finite(x[i]) ? upper : x[i] - upper;
     }
     *reinterpret_cast<uint4*>(to) = {
-        sm90::pack<ptx::Operand::bf16>(x[0], x[1]), sm90::pack<ptx::Operand::bf16>(x[2], x[3]),
-        sm90::pack<ptx::Operand::bf16>(x[4], x[5]), sm90::pack<ptx::Operand::bf16>(x[6], x[7])};
-  }
-
-  __device__ static bool is_finite(float x) { return fabsf(x) <= FLT_MAX; }
-  /// What bf16 holds of an f16 number, cut off towards 0, or half of it where that is all.
-  __device__ static float upper_part(float x) {
-    const float upper = __uint_as_float(__float_as_uint(x) & 0xffff0000);
-    return !is_finite(x) ? x : upper == x ? 0.5f * x : upper;
+        pack<ptx::Operand::bf16>(x[0], x[1]), pack<ptx::Operand::bf16>(x[2], x[3]),
+        pack<ptx::Operand::bf16>(x[4], x[5]), pack<ptx::Operand::bf16>(x[6], x[7])};
   }
 
   /// f16, where the products look for each element: of 16 bytes of a key a lane gets four, which
   /// are what it holds of one k step. A dot product does not mind the order: d = 16 s + 4 c + 2 j
   /// + e is element 8 j + 2 c + e of k step s.
   __device__ float store_f16(unsigned char* to, int row, float (&x)[8]) const {
-    // Only bf16 holds what f16 does not.
-    const int exponent = p_.q_type == DType::bf16 ? sm90::f16_exponent(sm90::row_maximum(x)) : 0;
-    sm90::scale_row(exponent, x);
+    const float factor = scale_to_f16(p_.q_type, x);
 #pragma unroll
     for (int i = 0; i < 8; i += 2) {
       const int d = 8 * own_ + i;
       const int s = d / 16, c = d % 16 / 4, j = d / 2 % 2;
       *reinterpret_cast<std::uint32_t*>(to + ((2 * s + j) ^ row % 8) * 16 + 4 * c) =
-          sm90::pack<ptx::Operand::f16>(x[i], x[i + 1]);
+          pack<ptx::Operand::f16>(x[i], x[i + 1]);
     }
-    return exponent_factor(-exponent);
-  }
-
-  /// 2^exponent, to f32's ends: bf16 rows reach from 2^-133 to 2^127.
-  __device__ static float exponent_factor(int exponent) {
-    return static_cast<float>(__hiloint2double((1023 + exponent) << 20, 0));
+    return factor;
   }
 
   const ScoreParams& p_;
@@ -184,7 +132,7 @@ class Queries {
   unsigned char* const memory_;
   const int share_;
   const int lane_;
-  const int own_ = lane_ % sm90::query_lanes;  // of a column's lanes
+  const int own_ = lane_ % query_lanes;  // of a column's lanes
 };
 
 }  // namespace msa::cuda::portable::index

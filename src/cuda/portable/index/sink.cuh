@@ -30,7 +30,7 @@ __device__ void write_scores(const ScoreParams& p, const Segment& s, const Math<
 #pragma unroll 1
   for (int i = thread / pages; i < columns; i += threads / pages) {
     const int column = first_column + i;
-    const int row = sm90::row_of(column, p.head_factor), head = column - row * p.heads;
+    const int row = row_of(column, p.head_factor), head = column - row * p.heads;
     to[row * p.scores.token + head * p.scores.head] = math.score_at(page, column);
   }
 }

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cuda/common/host_device.h"
+#include "cuda/common/attend/tiles.h"
 #include "msa/types.h"
 
 /// \file
@@ -22,15 +22,10 @@ inline constexpr int threads = warps * 32;
 inline constexpr int row_tile = 16;  // rows of mma.sync's A
 inline constexpr int row_tiles = 2;  // of a warp: what is loaded of K and V meets both
 inline constexpr int warp_rows = row_tile * row_tiles;
-inline constexpr int tile_rows = warps * warp_rows;
+static_assert(tile_rows == warps * warp_rows);
 /// The kernel has 255 registers: O of a warp's rows is 128 of them, S 64. Two CTAs fill an SM90's
 /// register file, and one CTA's loads and maxima lie beside the other's products.
 inline constexpr int ctas_per_sm = 2;
-
-/// Rows of a token: G and what pads it, so that a token never lies in two row tiles.
-MSA_HOST_DEVICE constexpr int padded_group_log2(int group) {
-  return group <= 4 ? 2 : group <= 8 ? 3 : 4;
-}
 
 /// What any device from SM80 on lets a CTA have.
 inline constexpr std::size_t shared_bytes = 101376;
@@ -62,26 +57,13 @@ struct Entry {
 };
 
 /// A tile, and its list.
-struct Tile {
-  std::int64_t first_token;  // of the call's prefill tokens
-  std::int64_t position;     // of the first token, in the request
-  std::int32_t request, head;
-  std::int32_t rows;     // its tokens, the rows of its list; 0: there is no such tile
-  std::int32_t seq_len;  // of its request; 0: it has none
-  std::int32_t length;   // of the list
-  std::int32_t whole;    // blocks at the list's beginning that every token sees to their end
+struct Tile : TilePlace {
+  std::int32_t length;  // of the list
+  std::int32_t whole;   // blocks at the list's beginning that every token sees to their end
   /// Of the blocks behind them: the tokens of a tile are fewer than a block's keys, so that they
   /// end in two blocks at most.
   std::int32_t partial_id[2];
   std::int32_t steps;  // half pages of the list that some token sees
-
-  /// Keys that token `row` of the tile sees.
-  template <class Params>
-  MSA_HOST_DEVICE std::int32_t visible(const Params& p, std::int32_t keys, int row) const {
-    if (!p.causal) return keys;
-    const std::int64_t seen = position + row + 1;
-    return static_cast<std::int32_t>(seen < 0 ? 0 : seen < keys ? seen : keys);
-  }
 };
 inline constexpr std::size_t tile_bytes = 64;
 static_assert(sizeof(Tile) <= tile_bytes);
@@ -94,12 +76,6 @@ inline constexpr int max_ids = 312;
 static_assert(query_bytes + ring_bytes + tile_bytes + factor_bytes + max_ids * sizeof(Entry) <=
                   shared_bytes,
               "the kernel fits every device from SM80 on");
-
-/// Tokens of a tile: a function of G and topk alone.
-MSA_HOST_DEVICE constexpr int tile_tokens(int group, int topk) {
-  const int by_rows = tile_rows >> padded_group_log2(group), by_ids = max_ids / topk;
-  return by_rows < by_ids ? by_rows : by_ids;
-}
 
 template <DType type>
 constexpr std::size_t dynamic_bytes(int capacity) {

@@ -43,7 +43,7 @@ __global__ __launch_bounds__(threads,
   extern __shared__ __align__(1024) unsigned char memory[];
   const Cta<type> cta(memory);
   meet_dependencies();
-  Tile tile = find_tile(p, p.first_item + blockIdx.x);
+  Tile tile{find_tile(p, p.first_item + blockIdx.x)};
   if (tile.rows == 0) return;
   Math<type> math(p, cta);
   if (threadIdx.x < warp_size) {

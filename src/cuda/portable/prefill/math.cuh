@@ -1,10 +1,10 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "cuda/common/query_row.cuh"
+#include "cuda/common/row_out.cuh"
+#include "cuda/common/softmax.cuh"
 #include "cuda/portable/prefill/fetch.cuh"
-#include "cuda/sm90/common/query_row.cuh"
-#include "cuda/sm90/common/row_out.cuh"
-#include "cuda/sm90/common/softmax.cuh"
 
 /// \file
 /// A warp's part of a tile: S[32, 64 keys] = Q · K^T and O[32, 128] += P · V of the half pages that
@@ -62,19 +62,18 @@ class Math {
         float& sum = sum_[t][r];
         sum += __shfl_xor_sync(all_lanes, sum, 1);
         sum += __shfl_xor_sync(all_lanes, sum, 2);
-        const sm90::Stats stats = {reference_[t][r], sum};
-        const sm90::Normalize normalize(stats, v_scale);
+        const Stats stats = {reference_[t][r], sum};
+        const Normalize normalize(stats, v_scale);
         const int own = own_row(at, t, r);
 #pragma unroll
         for (int j = 0; j < 16; ++j) {
           const float(&o)[4] = o_[t][j];
           *reinterpret_cast<std::uint32_t*>(queries(at) + chunk_offset(own, j) + at.lane % 4 * 4) =
-              sm90::pack_out(p_.out_is_f16, normalize(o[2 * r]), normalize(o[2 * r + 1]));
+              pack_out(p_.out_is_f16, normalize(o[2 * r]), normalize(o[2 * r + 1]));
         }
         const TileRow row(p_, at.warp * warp_rows + own);
         if (p_.lse == nullptr || at.lane % 4 != 0 || !row.exists(p_, tile)) continue;
-        p_.lse[row.token(tile) * p_.lse_token + row.q_head(p_, tile) * p_.lse_head] =
-            sm90::lse_of(stats);
+        p_.lse[row.token(tile) * p_.lse_token + row.q_head(p_, tile) * p_.lse_head] = lse_of(stats);
       }
     }
     __syncwarp();
@@ -115,10 +114,10 @@ class Math {
   }
 
   __device__ void load_queries(const Tile& tile) const {
-    constexpr int rows_at_once = warp_size / sm90::query_lanes, batch = 8;
-    const double scale = sm90::logit_scale(p_.softmax_scale, p_.k_scale.value());
+    constexpr int rows_at_once = warp_size / query_lanes, batch = 8;
+    const double scale = logit_scale(p_.softmax_scale, p_.k_scale.value());
     const Place at;
-    const int part = at.lane % sm90::query_lanes, first = at.lane / sm90::query_lanes;
+    const int part = at.lane % query_lanes, first = at.lane / query_lanes;
 #pragma unroll 1
     for (int begin = 0; begin < warp_rows; begin += batch * rows_at_once) {
       uint4 bits[batch];
@@ -127,14 +126,14 @@ class Math {
         const TileRow row(p_, at.warp * warp_rows + begin + i * rows_at_once + first);
         bits[i] = {0, 0, 0, 0};
         if (!row.exists(p_, tile)) continue;
-        bits[i] = sm90::load_query(
+        bits[i] = load_query(
             p_.q + row.token(tile) * p_.q_token + row.q_head(p_, tile) * p_.q_head + 8 * part,
             p_.q_aligned);
       }
 #pragma unroll
       for (int i = 0; i < batch; ++i) {
         const int own = begin + i * rows_at_once + first;
-        const sm90::QueryRow<product> query(bits[i], p_.q_is_f16, scale);
+        const QueryRow<product> query(bits[i], p_.q_is_f16, scale);
         if (part == 0) cta_.factors[at.warp * warp_rows + own] = query.factor;
         *reinterpret_cast<uint4*>(queries(at) + chunk_offset(own, part)) = query.bits;
       }
@@ -204,7 +203,7 @@ class Math {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const float(&two)[4] = x[t][2 * step + i / 2];
-          a[t][i] = sm90::pack<product>(two[i % 2 * 2], two[i % 2 * 2 + 1]);
+          a[t][i] = pack<product>(two[i % 2 * 2], two[i % 2 * 2 + 1]);
         }
       }
 #pragma unroll
@@ -272,15 +271,15 @@ class Math {
       const float before = reference_[t][r];
       const bool grows = top > before + most_over_reference;
       reference_[t][r] = grows ? top : before;
-      shrink[r] = grows ? sm90::exp2_fast(before - top) : 1;
-      const float shift = sm90::shift_of(reference_[t][r]);
+      shrink[r] = grows ? exp2_fast(before - top) : 1;
+      const float shift = shift_of(reference_[t][r]);
       float total[2] = {};
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
           float& weight = x[j][2 * r + e];
-          weight = sm90::exp2_fast(__fadd_rn(weight, -shift));
+          weight = exp2_fast(__fadd_rn(weight, -shift));
           total[e] += weight;
         }
       }
@@ -302,7 +301,7 @@ class Math {
       const int own = i + at.lane / chunks;
       const TileRow row(p_, at.warp * warp_rows + own);
       if (!row.exists(p_, tile)) continue;
-      sm90::store_eight(
+      store_eight(
           p_.out + row.token(tile) * p_.out_token + row.q_head(p_, tile) * p_.out_head + 8 * chunk,
           *reinterpret_cast<const uint4*>(queries(at) + chunk_offset(own, chunk)), p_.out_aligned);
     }

@@ -1,78 +1,22 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #include "cuda/portable/prefill/prefill.h"
 
-#include "common/step.h"
+#include "cuda/portable/common/aligned.h"
 #include "cuda/portable/prefill/config.h"
 #include "cuda/portable/prefill/launch.h"
 #include "cuda/portable/prefill/params.h"
-#include "cuda/sm90/common/arithmetic.h"
-#include "cuda/sm90/common/rows.h"
-#include "cuda/sm90/prefill/plan.h"
 
 namespace msa::cuda::portable::prefill {
-namespace {
-
-HalfView half_view(const ConstTensor& t) {
-  return {t.ptr<char>(), step_bytes(t, 0), step_bytes(t, 1), step_bytes(t, 2)};
-}
-
-bool is_aligned(const HalfView& v) {
-  return (reinterpret_cast<std::uintptr_t>(v.data) | static_cast<std::uintptr_t>(v.page) |
-          static_cast<std::uintptr_t>(v.head) | static_cast<std::uintptr_t>(v.token)) %
-             16 ==
-         0;
-}
-
-}  // namespace
 
 void attend(const AttendArgs& a) {
-  const ConstTensor& cache = a.kv_cache.shape_view();
   Params p{};
-  p.q = a.q.ptr<std::uint16_t>();
-  p.q_token = a.q.stride[0];
-  p.q_head = a.q.stride[1];
-  p.q_is_f16 = a.q.dtype == DType::f16;
-  p.q_aligned = sm90::aligned_rows(a.q);
-
-  p.k = half_view(a.kv_cache.k_view());
-  p.v = half_view(a.kv_cache.v_view());
-  p.kv_aligned = is_aligned(p.k) && is_aligned(p.v);
-  p.pages = cache.shape[0];
-
-  p.selection = a.selection.ptr<std::int32_t>();
-  p.selection_token = a.selection.stride[0];
-  p.selection_list = a.selection.shape[1] == 1 ? 0 : a.selection.stride[1];
-  p.selection_slot = a.selection.stride[2];
-  p.topk = static_cast<int>(a.selection.shape[2]);
-  p.slot_factor = sm90::row_factor(p.topk);
-  p.batch = BatchView(a.batch);
-
-  p.out = a.out.ptr<std::uint16_t>();
-  p.out_token = a.out.stride[0];
-  p.out_head = a.out.stride[1];
-  p.out_is_f16 = a.out.dtype == DType::f16;
-  p.out_aligned = sm90::aligned_rows(a.out);
-  p.lse = a.lse.given() ? a.lse.ptr<float>() : nullptr;
-  p.lse_token = a.lse.stride[0];
-  p.lse_head = a.lse.stride[1];
-
-  p.softmax_scale = a.softmax_scale;
-  p.k_scale = ScaleView(a.k_scale);
-  p.v_scale = ScaleView(a.v_scale);
-  p.causal = a.causal;
-  p.rank = a.kv_shard.rank;
-  p.world = a.kv_shard.world;
-  p.kv_heads = static_cast<int>(cache.shape[1]);
-  p.group = static_cast<int>(a.q.shape[1] / cache.shape[1]);
-
-  p.tokens = a.batch.num_actual_tokens;
-  p.tile_tokens = tile_tokens(p.group, p.topk);
-  p.padded_group_log2 = padded_group_log2(p.group);
-  p.capacity = p.tile_tokens * p.topk;
-  p.places = sm90::prefill::places(p.tokens, a.batch.num_prefills, p.tile_tokens);
+  static_cast<AttendCall&>(p) = attend_call(a);
+  static_cast<Tiling&>(p) =
+      Tiling(a.batch.num_actual_tokens, a.batch.num_prefills, p.group, p.topk, max_ids);
+  p.kv_aligned = aligned(p.k) && aligned(p.v);
   const std::int64_t items = p.places * p.kv_heads;
   const int device = a.q.device.index;
-  switch (cache.dtype) {
+  switch (a.kv_cache.shape_view().dtype) {
     case DType::bf16:
       return launch_bf16(p, items, device, a.stream);
     case DType::f16:

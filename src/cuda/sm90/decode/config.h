@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cuda/sm90/common/block_list.h"
+#include "cuda/common/attend/block_list.h"
 #include "cuda/sm90/decode/plan.h"
 #include "msa/types.h"
 

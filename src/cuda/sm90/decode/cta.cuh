@@ -1,9 +1,9 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "cuda/common/attend/block_list.cuh"
 #include "cuda/common/ptx/barrier.cuh"
 #include "cuda/sm90/decode/config.h"
-#include "cuda/sm90/decode/item.cuh"
 #include "cuda/sm90/decode/params.h"
 
 /// \file

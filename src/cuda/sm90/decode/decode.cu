@@ -7,27 +7,11 @@
 #include "cuda/sm90/decode/plan.h"
 
 namespace msa::cuda::sm90::decode {
-namespace {
-
-Params make_params(const AttendArgs& a) {
-  Params p{};
-  fill_call(p, a);
-  p.m = static_cast<int>(a.batch.decode_query_len);
-  p.row_factor = row_factor(p.group);
-  p.rows = item_rows(p.m, p.group, p.topk);
-  p.row_groups = (p.m + p.rows - 1) / p.rows;
-  p.by_kv_heads = Divisor(static_cast<std::uint32_t>(p.kv_heads));
-  p.by_row_groups = Divisor(static_cast<std::uint32_t>(p.row_groups));
-  p.capacity = p.rows * p.topk;
-  // Of each item, out alone has 256 bytes: 2^31 of them exceed any device.
-  p.items = static_cast<int>(a.batch.num_decodes * p.kv_heads * p.row_groups);
-  return p;
-}
-
-}  // namespace
-
 void attend(const AttendArgs& args) {
-  Params params = make_params(args);
+  Params params{};
+  fill_call(params, args);
+  const auto m = static_cast<int>(args.batch.decode_query_len);
+  static_cast<Items&>(params) = Items(args, params, item_rows(m, params.group, params.topk));
   const int device = args.q.device.index;
   switch (args.kv_cache.shape_view().dtype) {
     case DType::bf16:

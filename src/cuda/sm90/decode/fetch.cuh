@@ -28,8 +28,8 @@ __device__ inline void prefetch(const Params& p, int index) {
   }
   if (lane == 0) {
     fetch_line(p.batch.seq_lens + item.request);
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&p.k));
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&p.v));
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&p.k_map));
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&p.v_map));
   }
 }
 
@@ -40,7 +40,7 @@ class Fetch {
 
   /// Makes an item's list, then fetches its pages. `parity` is the item's, of those of this CTA.
   __device__ void run(const Item& item, int parity) {
-    const std::int32_t seq_len = length_of(p_, item);
+    const std::int32_t seq_len = item.seq_len(p_);
     const int length = build_list(p_, item, seq_len, cta_.list(parity), cta_.scratch);
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
     if (lane == 0) {
@@ -78,8 +78,8 @@ class Fetch {
           ptx::arrive_expecting(full, slot_bytes);
           const std::int32_t corner[] = {box * (head_dim / boxes), 0, head, page};
           ::cuda::ptx::cp_async_bulk_tensor(::cuda::ptx::space_cluster, ::cuda::ptx::space_global,
-                                            cta_.slot(place), half == 0 ? &p_.k : &p_.v, corner,
-                                            &full);
+                                            cta_.slot(place), half == 0 ? &p_.k_map : &p_.v_map,
+                                            corner, &full);
           place.advance(p_.slots, 1);
         }
       }

@@ -1,7 +1,7 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "cuda/sm90/common/softmax.cuh"
+#include "cuda/common/softmax.cuh"
 
 /// \file
 /// Folding two partial results of a row into one: the step of the tree that fixes a row's bits. It

@@ -1,8 +1,7 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-
+#include "cuda/common/attend/items.h"
 #include "cuda/sm90/common/call.cuh"
 #include "cuda/sm90/decode/plan.h"
 
@@ -11,18 +10,11 @@
 
 namespace msa::cuda::sm90::decode {
 
-struct Params : Call {
-  int m;           // query tokens of a request
-  int row_factor;  // see plan.h
-  int rows;        // of an item
-  int row_groups;  // items of a request and head
-  Divisor by_kv_heads, by_row_groups;
-  int capacity;  // rows · topk: the longest list
-  int slots;     // of the ring
-  int cluster;   // CTAs that share an item, a power of two
+struct Params : Call, Items {
+  int slots;    // of the ring
+  int cluster;  // CTAs that share an item, a power of two
   int cluster_log2;
   int received_columns;  // see config.h
-  int items;
 };
 
 }  // namespace msa::cuda::sm90::decode

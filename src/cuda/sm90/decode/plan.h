@@ -1,7 +1,7 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "cuda/sm90/common/arithmetic.h"
+#include "cuda/common/arithmetic.h"
 
 /// \file
 /// Schedule arithmetic of the decode kernel: pure functions of integers, the same on host and

@@ -1,7 +1,7 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "cuda/sm90/common/query_row.cuh"
+#include "cuda/common/query_row.cuh"
 #include "cuda/sm90/decode/cta.cuh"
 #include "cuda/sm90/decode/traits.cuh"
 

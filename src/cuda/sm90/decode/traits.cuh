@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "cuda/common/ptx/wgmma.cuh"
+#include "cuda/common/row_out.cuh"
 #include "cuda/common/widen.cuh"
-#include "cuda/sm90/common/row_out.cuh"
 #include "msa/types.h"
 
 /// \file

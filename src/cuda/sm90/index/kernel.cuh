@@ -38,9 +38,9 @@ __global__ __launch_bounds__(Team<n>::threads, Team<n>::ctas) void score_kernel(
     if (warp == fetch_warp) Fetch<Keys, n>(p, cta).run();
     if (warp == slice_warp) {
       if constexpr (keeps_lists) {
-        Rows<Keys, n>(p, cta).run();
+        publish_rows(p, cta);
       } else {
-        Slice<Keys, n>(p, cta).run();
+        publish_slice(p, cta);
       }
     }
     if constexpr (widens_ahead<Keys, n>) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cuda/common/devices.h"
+#include "cuda/common/index/with_columns.h"
 #include "cuda/common/launch.h"
 #include "cuda/sm90/index/kernel.cuh"
 #include "cuda/sm90/index/launch.h"
@@ -39,20 +40,8 @@ void launch_keys(const ScoreParams& p, Output output, const Origin& origin) {
   }
   const auto rows =
       static_cast<int>(p.window.decode ? p.batch.decode_query_len : 1 << p.tile_tokens_log2);
-  switch (padded_columns(rows * p.heads)) {
-    case 8:
-      return launch_columns<Keys, 8, false>(p, origin);
-    case 16:
-      return launch_columns<Keys, 16, false>(p, origin);
-    case 32:
-      return launch_columns<Keys, 32, false>(p, origin);
-    case 64:
-      return launch_columns<Keys, 64, false>(p, origin);
-    case 128:
-      return launch_columns<Keys, 128, false>(p, origin);
-    default:
-      return launch_columns<Keys, 256, false>(p, origin);
-  }
+  with_columns<8>(padded_columns(rows * p.heads),
+                  [&](auto n) { launch_columns<Keys, n, false>(p, origin); });
 }
 
 }  // namespace msa::cuda::sm90::index

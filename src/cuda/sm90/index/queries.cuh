@@ -1,7 +1,7 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "cuda/sm90/common/query_row.cuh"
+#include "cuda/common/index/query.cuh"
 #include "cuda/sm90/index/cta.cuh"
 
 /// \file
@@ -29,7 +29,7 @@ class Queries {
       for (int i = 0; i < batch; ++i) {
         const int column = first + i * step;
         bits[i] = {0, 0, 0, 0};
-        if (column < columns) bits[i] = load(s, column);
+        if (column < columns) bits[i] = load_index_query(p_, s, column, lane_);
       }
 #pragma unroll
       for (int i = 0; i < batch; ++i) {
@@ -50,41 +50,6 @@ class Queries {
   static constexpr int batch = n / step < 8 ? n / step : 8;
   static_assert(n % (batch * step) == 0, "no lane is without a column");
 
-  /// This lane's elements, as they are.
-  __device__ uint4 load(const Segment& s, int column) const {
-    const int row = row_of(column, p_.head_factor);
-    const char* from =
-        p_.q + (s.first_token + row) * p_.q_token + (column - row * p_.heads) * p_.q_head;
-    if (p_.q_type != DType::e4m3) {
-      return load_query(reinterpret_cast<const std::uint16_t*>(from) + 8 * lane_, p_.q_aligned);
-    }
-    from += 8 * lane_;
-    if (p_.q_aligned) {
-      const uint2 two = *reinterpret_cast<const uint2*>(from);
-      return {two.x, two.y, 0, 0};
-    }
-    std::uint32_t words[2] = {0, 0};
-    for (int i = 0; i < 8; ++i) {
-      words[i / 4] |= std::uint32_t{static_cast<unsigned char>(from[i])} << i % 4 * 8;
-    }
-    return {words[0], words[1], 0, 0};
-  }
-
-  __device__ void widen_query(const uint4& bits, float (&x)[8]) const {
-    const std::uint32_t words[] = {bits.x, bits.y, bits.z, bits.w};
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      const std::uint32_t two = words[i / 2] >> i % 2 * 16 & 0xffff;
-      if (p_.q_type == DType::bf16) {
-        x[i] = bf16_to_f32(two);
-      } else if (p_.q_type == DType::f16) {
-        x[i] = f16_to_f32(two);
-      } else {
-        x[i] = e4m3_to_f32(words[i / 4] >> i % 4 * 8 & 0xff);
-      }
-    }
-  }
-
   /// Writes the elements as the products take them; returns what their scores are to be multiplied
   /// by. All of a warp.
   __device__ float store(int column, const uint4& bits) const {
@@ -95,7 +60,7 @@ class Queries {
       return 1;
     } else {
       float x[8];
-      widen_query(bits, x);
+      widen_index_query(p_.q_type, bits, x);
       if constexpr (Keys::widens) {
         return store_f16(column, x);
       } else {
@@ -105,8 +70,7 @@ class Queries {
     }
   }
 
-  /// Planes of bf16, whose sum is the element: bf16 lacks three bits of f16. Against an infinite
-  /// key or a product near f32's end no plane may be 0 or of another sign than the element.
+  /// Planes of bf16, whose sum is the element: bf16 lacks three bits of f16.
   __device__ void store_bf16(int column, float (&x)[8]) const {
     unsigned char* to = cta_.queries + operand_offset<n>(column, 8 * lane_);
 #pragma unroll
@@ -125,20 +89,11 @@ class Queries {
     }
   }
 
-  __device__ static bool is_finite(float x) { return fabsf(x) <= FLT_MAX; }
-  /// What bf16 holds of an f16 number, cut off towards 0, or half of it where that is all.
-  __device__ static float upper_part(float x) {
-    const float upper = __uint_as_float(__float_as_uint(x) & 0xffff0000);
-    return !is_finite(x) ? x : upper == x ? 0.5f * x : upper;
-  }
-
   /// f16, where the products look for each element: a thread reads 16 bytes of a key at once and
   /// takes what its registers hold for consecutive k steps. A dot product does not mind the order:
   /// d = 32 c + 16 i + 4 s + 2 j + e is element 2 c + 8 j + e of k step 4 i + s.
   __device__ float store_f16(int column, float (&x)[8]) const {
-    // Only bf16 holds what f16 does not.
-    const int exponent = p_.q_type == DType::bf16 ? f16_exponent(row_maximum(x)) : 0;
-    scale_row(exponent, x);
+    const float factor = scale_to_f16(p_.q_type, x);
 #pragma unroll
     for (int i = 0; i < 8; i += 2) {
       const int d = 8 * lane_ + i;
@@ -147,12 +102,7 @@ class Queries {
       *reinterpret_cast<std::uint32_t*>(cta_.queries + offset) =
           pack<ptx::Operand::f16>(x[i], x[i + 1]);
     }
-    return exponent_factor(-exponent);
-  }
-
-  /// 2^exponent, to f32's ends: bf16 rows reach from 2^-133 to 2^127.
-  __device__ static float exponent_factor(int exponent) {
-    return static_cast<float>(__hiloint2double((1023 + exponent) << 20, 0));
+    return factor;
   }
 
   const ScoreParams& p_;

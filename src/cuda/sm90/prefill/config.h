@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cuda/sm90/common/block_list.h"
+#include "cuda/common/attend/block_list.h"
 #include "cuda/sm90/prefill/plan.h"
 #include "msa/types.h"
 
@@ -66,22 +66,9 @@ namespace barriers {
 inline constexpr int own = 1;  // + warpgroup: all of it is here
 }  // namespace barriers
 
-/// A tile, and how long its list is.
-struct Tile {
-  std::int64_t first_token;  // of the call's prefill tokens
-  std::int32_t request, head;
-  std::int32_t rows;      // its tokens, the rows of its list; 0 ends the CTA's work
-  std::int32_t seq_len;   // of its request; 0: it has none
-  std::int32_t length;    // of the list
-  std::int64_t position;  // of the first token, in the request
-
-  /// Keys that token `row` of the tile sees, of a request of `keys` keys.
-  template <class Params>
-  MSA_HOST_DEVICE std::int32_t visible(const Params& p, std::int32_t keys, int row) const {
-    if (!p.causal) return keys;
-    const std::int64_t seen = position + row + 1;
-    return static_cast<std::int32_t>(seen < 0 ? 0 : seen < keys ? seen : keys);
-  }
+/// A tile, and how long its list is; without rows it ends the CTA's work.
+struct Tile : TilePlace {
+  std::int32_t length;
 };
 
 /// The list of a tile: its distinct valid blocks, ascending.

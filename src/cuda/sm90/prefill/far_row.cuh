@@ -2,9 +2,9 @@
 #pragma once
 
 #include "cuda/common/convert.cuh"
-#include "cuda/sm90/common/query_row.cuh"
-#include "cuda/sm90/common/row_out.cuh"
-#include "cuda/sm90/common/softmax.cuh"
+#include "cuda/common/query_row.cuh"
+#include "cuda/common/row_out.cuh"
+#include "cuda/common/softmax.cuh"
 #include "cuda/sm90/prefill/tile.cuh"
 
 /// \file
@@ -33,8 +33,8 @@ __device__ __noinline__ void compute_far_row(const Params& p, const Tile& tile,
     if ((list.blocks.rows[i] >> row.own_token & 1) == 0) continue;
     const int keys = min(visible - list.blocks.id[i] * page_size, page_size);
     const std::int64_t page = list.page[i];
-    const char* k = p.k_half.data + page * p.k_half.page + tile.head * p.k_half.head;
-    const char* v = p.v_half.data + page * p.v_half.page + tile.head * p.v_half.head;
+    const char* k = p.k.data + page * p.k.page + tile.head * p.k.head;
+    const char* v = p.v.data + page * p.v.page + tile.head * p.v.head;
     float x[lane_keys];
     float largest = -INFINITY;
 #pragma unroll
@@ -47,7 +47,7 @@ __device__ __noinline__ void compute_far_row(const Params& p, const Tile& tile,
       for (int d = 0; d < head_dim; ++d) {
         const auto q =
             *reinterpret_cast<const std::uint16_t*>(queries + operand_offset<group_rows>(own, d));
-        dot = __fmaf_rn(to_f32<product>(q), load<type>(k + key * p.k_half.token, d), dot);
+        dot = __fmaf_rn(to_f32<product>(q), load<type>(k + key * p.k.token, d), dot);
       }
       x[t] = __fmul_rn(dot, factor);
       largest = fmaxf(largest, x[t]);
@@ -68,7 +68,7 @@ __device__ __noinline__ void compute_far_row(const Params& p, const Tile& tile,
       const float weights = round_to<product>(x[t]);
       for (int from = 0; from < min(keys - t * warp_size, warp_size); ++from) {
         const float weight = __shfl_sync(0xffffffffu, weights, from);
-        const char* value = v + (t * warp_size + from) * p.v_half.token;
+        const char* value = v + (t * warp_size + from) * p.v.token;
 #pragma unroll
         for (int e = 0; e < lane_elements; ++e) {
           o[e] = __fmaf_rn(weight, load<type>(value, lane_elements * lane + e), o[e]);

@@ -22,10 +22,10 @@ class Fetch {
       const std::int32_t seen = tile.visible(p_, tile.seq_len, tile.rows - 1);
       for (int i = 0; i < list.length; ++i) {
         if constexpr (Ring<type>::widens) {
-          fetch_raw(p_.k, tile.head, list.page[i]);
-          fetch_raw(p_.v, tile.head, list.page[i]);
+          fetch_raw(p_.k_map, tile.head, list.page[i]);
+          fetch_raw(p_.v_map, tile.head, list.page[i]);
         } else {
-          fetch(p_.k, tile.head, list.page[i]);
+          fetch(p_.k_map, tile.head, list.page[i]);
           fetch_values(tile.head, list.page[i], seen - list.blocks.id[i] * page_size);
         }
       }
@@ -41,8 +41,8 @@ class Fetch {
 
   /// V, of which the tile sees `keys` keys. The rest may hold anything, and 0 · NaN is NaN.
   __device__ void fetch_values(int head, std::int32_t page, int keys) {
-    if (keys >= page_size) return fetch(p_.v, head, page);
-    copy(p_.v, head, page, cta_.shared.arrived);
+    if (keys >= page_size) return fetch(p_.v_map, head, page);
+    copy(p_.v_map, head, page, cta_.shared.arrived);
     ptx::wait(cta_.shared.arrived, arrived_parity_);
     arrived_parity_ ^= 1;
     const int lane = static_cast<int>(threadIdx.x) % warp_size;

@@ -1,9 +1,10 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "cuda/sm90/common/query_row.cuh"
-#include "cuda/sm90/common/row_out.cuh"
-#include "cuda/sm90/common/softmax.cuh"
+#include "cuda/common/ptx/wgmma.cuh"
+#include "cuda/common/query_row.cuh"
+#include "cuda/common/row_out.cuh"
+#include "cuda/common/softmax.cuh"
 #include "cuda/sm90/prefill/far_row.cuh"
 #include "cuda/sm90/prefill/tile.cuh"
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "cuda/common/attend/tiles.h"
 #include "cuda/sm90/common/call.cuh"
 
 /// \file
@@ -10,13 +11,8 @@
 
 namespace msa::cuda::sm90::prefill {
 
-struct Params : Call {
-  std::int64_t tokens;    // of prefill requests and behind them
-  std::int64_t places;    // of tiles of one head, see plan.h
-  std::int64_t items;     // places · heads
-  int padded_group_log2;  // see plan.h
-  int tile_tokens;
-  int capacity;  // tile_tokens · topk: the longest list
+struct Params : Call, Tiling {
+  std::int64_t items;  // places · heads
 };
 
 }  // namespace msa::cuda::sm90::prefill

@@ -10,11 +10,8 @@ namespace msa::cuda::sm90::prefill {
 void attend(const AttendArgs& args) {
   Params p{};
   fill_call(p, args);
-  p.tokens = args.batch.num_actual_tokens;
-  p.tile_tokens = tile_tokens(p.group, p.topk);
-  p.padded_group_log2 = padded_group_log2(p.group);
-  p.capacity = p.tile_tokens * p.topk;
-  p.places = places(p.tokens, args.batch.num_prefills, p.tile_tokens);
+  static_cast<Tiling&>(p) =
+      Tiling(args.batch.num_actual_tokens, args.batch.num_prefills, p.group, p.topk, max_ids);
   p.items = p.places * p.kv_heads;
   const int device = args.q.device.index;
   switch (args.kv_cache.shape_view().dtype) {

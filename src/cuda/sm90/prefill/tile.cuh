@@ -1,8 +1,9 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "cuda/common/attend/block_list.cuh"
+#include "cuda/common/attend/find_tile.cuh"
 #include "cuda/common/ptx/barrier.cuh"
-#include "cuda/sm90/common/block_list.cuh"
 #include "cuda/sm90/prefill/config.h"
 #include "cuda/sm90/prefill/params.h"
 
@@ -70,65 +71,6 @@ struct Cta {
   int capacity;
 };
 
-/// A row of the products: a query head of a token.
-struct TileRow {
-  __device__ TileRow(const Params& p, int row)
-      : own_token(row >> p.padded_group_log2), own_head(row & ((1 << p.padded_group_log2) - 1)) {}
-
-  __device__ bool exists(const Params& p, const Tile& tile) const {
-    return own_token < tile.rows && own_head < p.group;
-  }
-  __device__ std::int64_t token(const Tile& tile) const { return tile.first_token + own_token; }
-  __device__ int q_head(const Params& p, const Tile& tile) const {
-    return tile.head * p.group + own_head;
-  }
-
-  int own_token, own_head;  // of the tile
-};
-
-/// Where request `r` begins among the prefill tokens; the one behind the last has those of none.
-__device__ inline std::int64_t begin_of(const Params& p, std::int64_t r) {
-  const std::int64_t begin = p.batch.prefills == 0 ? 0 : p.batch.cu_seqlens_q[r];
-  return min(max(begin, std::int64_t{0}), p.tokens);
-}
-
-/// The last request whose places begin at or before `place`; all lanes of a warp look at once.
-__device__ inline std::int64_t find_request(const Params& p, std::int64_t place) {
-  const int lane = static_cast<int>(threadIdx.x) % warp_size;
-  std::int64_t low = 0, count = p.batch.prefills + 1;  // candidates
-  while (count > 1) {
-    const std::int64_t step = (count + warp_size - 1) / warp_size;
-    const std::int64_t r = low + lane * step;
-    const bool before = r < low + count && first_place(begin_of(p, r), r, p.tile_tokens) <= place;
-    const int last = max(__popc(__ballot_sync(0xffffffffu, before)) - 1, 0);
-    low += last * step;
-    count = min(step, count - last * step);
-  }
-  return low;
-}
-
-/// Tile of an item; without tokens where its place is empty. Items go head by head, so that the
-/// CTAs at work share pages, and from the last tokens to the first, which see the least and fill up
-/// the end.
-__device__ inline Tile find_tile(const Params& p, std::int64_t item) {
-  Tile tile{};
-  const std::int64_t head = item / p.places;
-  const std::int64_t place = p.places - 1 - (item - head * p.places);
-  const std::int64_t r = find_request(p, place);
-  const std::int64_t begin = begin_of(p, r);
-  const std::int64_t end = r < p.batch.prefills ? begin_of(p, r + 1) : p.tokens;
-  const std::int64_t first = begin + (place - first_place(begin, r, p.tile_tokens)) * p.tile_tokens;
-  tile.head = static_cast<std::int32_t>(head);
-  tile.first_token = first;
-  tile.rows = static_cast<std::int32_t>(
-      max(min(end - first, std::int64_t{p.tile_tokens}), std::int64_t{0}));
-  if (r == p.batch.prefills || tile.rows == 0) return tile;
-  tile.request = static_cast<std::int32_t>(r);
-  tile.seq_len = max(p.batch.seq_lens[r], 0);
-  tile.position = p.batch.context_lens[r] + (first - begin);
-  return tile;
-}
-
 /// Into L2, as the math warps wait for them at the tile's start.
 __device__ inline void prefetch_queries(const Params& p, const Tile& tile) {
   constexpr int line = 128, lines = head_dim * 2 / line;
@@ -154,7 +96,7 @@ __device__ inline void make_lists(const Params& p, const Cta<type>& cta) {
     turn.advance();
   };
   for (std::int64_t item = blockIdx.x; item < p.items; item += gridDim.x) {
-    Tile tile = find_tile(p, item);
+    Tile tile{find_tile(p, item), 0};
     if (tile.rows == 0) continue;
     ptx::wait(cta.shared.tile_free[turn.index], turn.parity ^ 1);
     if (tile.seq_len > 0) {

@@ -6,7 +6,7 @@
 /// \file
 /// Where the list of an item's blocks lies.
 
-namespace msa::cuda::sm90 {
+namespace msa::cuda {
 
 /// What the rows of an item chose: the distinct valid blocks, ascending.
 struct ListView {
@@ -16,4 +16,4 @@ struct ListView {
 /// Bits that sort the blocks of a request, 1,024 (131,072 tokens) at a time.
 inline constexpr int bitmap_words = 32;
 
-}  // namespace msa::cuda::sm90
+}  // namespace msa::cuda

@@ -6,13 +6,13 @@
 #include <cstdint>
 
 #include "cuda/common/convert.cuh"
-#include "cuda/sm90/common/row_out.cuh"
+#include "cuda/common/row_out.cuh"
 
 /// \file
 /// Query heads as operands of the logits. 16 lanes look after a head, eight neighbouring elements
 /// each.
 
-namespace msa::cuda::sm90 {
+namespace msa::cuda {
 
 inline constexpr int query_lanes = 16;
 
@@ -118,4 +118,4 @@ struct QueryRow {
   float factor;
 };
 
-}  // namespace msa::cuda::sm90
+}  // namespace msa::cuda

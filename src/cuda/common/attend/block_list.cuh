@@ -3,10 +3,10 @@
 
 #include <cstdint>
 
+#include "cuda/common/arithmetic.h"
+#include "cuda/common/attend/block_list.h"
 #include "cuda/common/batch.cuh"
 #include "cuda/common/warp.cuh"
-#include "cuda/sm90/common/arithmetic.h"
-#include "cuda/sm90/common/block_list.h"
 #include "msa/types.h"
 
 /// \file
@@ -14,7 +14,7 @@
 /// the call's selection, batch and shard (see call.cuh); Item its request, its first_token and the
 /// number of its rows, its head, and what a row sees: visible(params, seq_len, row).
 
-namespace msa::cuda::sm90 {
+namespace msa::cuda {
 
 /// The memory of the warp that makes a list while it does.
 struct ListScratch {
@@ -156,4 +156,4 @@ __device__ inline int build_list(const Params& p, const Item& item, std::int32_t
   return sort_by_bits(p, blocks, count, list, scratch);
 }
 
-}  // namespace msa::cuda::sm90
+}  // namespace msa::cuda

@@ -6,7 +6,7 @@
 /// \file
 /// Numbers of a running softmax of base 2.
 
-namespace msa::cuda::sm90 {
+namespace msa::cuda {
 
 __device__ inline float exp2_fast(float x) {
   float y;
@@ -46,4 +46,4 @@ __device__ inline float lse_of(const Stats& stats) {
   return __fmul_rn(log2_sum, 0.69314718055994530942f);  // ln 2
 }
 
-}  // namespace msa::cuda::sm90
+}  // namespace msa::cuda

@@ -5,7 +5,7 @@
 
 #include "msa/tensor.h"
 
-namespace msa::cuda::sm90 {
+namespace msa::cuda {
 
 /// Whether the rows of [T, heads, 128] start at multiples of 16 bytes. The stride of a dimension of
 /// one index does not matter.
@@ -17,4 +17,4 @@ inline bool aligned_rows(const ConstTensor& t) {
   return reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0 && aligned(0) && aligned(1);
 }
 
-}  // namespace msa::cuda::sm90
+}  // namespace msa::cuda

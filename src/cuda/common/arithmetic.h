@@ -8,7 +8,7 @@
 /// \file
 /// Divisions of the kernels' schedules, the same on host and device.
 
-namespace msa::cuda::sm90 {
+namespace msa::cuda {
 
 /// Quotients of any i from 0 to 2^31 - 1 by one product: with 2^(shift - 31) >= size the rounded
 /// up factor is off by too little to matter. A division on the device takes 0.1 µs.
@@ -32,4 +32,4 @@ inline constexpr int row_shift = 16;
 MSA_HOST_DEVICE constexpr int row_factor(int size) { return (1 << row_shift) / size + 1; }
 MSA_HOST_DEVICE constexpr int row_of(int i, int factor) { return i * factor >> row_shift; }
 
-}  // namespace msa::cuda::sm90
+}  // namespace msa::cuda

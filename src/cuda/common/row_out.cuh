@@ -4,13 +4,13 @@
 #include <cstdint>
 
 #include "cuda/common/convert.cuh"
-#include "cuda/common/ptx/wgmma.cuh"
-#include "cuda/sm90/common/softmax.cuh"
+#include "cuda/common/ptx/operand.h"
+#include "cuda/common/softmax.cuh"
 
 /// \file
 /// From f32 to 16 bits: operands of the products, and what becomes of a row's sums.
 
-namespace msa::cuda::sm90 {
+namespace msa::cuda {
 
 /// Two numbers of the product type, each rounded once: `first` in the low half.
 template <ptx::Operand type>
@@ -70,4 +70,4 @@ __device__ inline void store_eight(std::uint16_t* to, const uint4& bits, bool al
   for (int e = 0; e < 8; ++e) to[e] = static_cast<std::uint16_t>(words[e / 2] >> e % 2 * 16);
 }
 
-}  // namespace msa::cuda::sm90
+}  // namespace msa::cuda
