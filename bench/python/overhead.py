@@ -67,7 +67,7 @@ def main():
         a, b, c, d, e = tensors
         times["module, torch"] = microseconds(module(tensors, torch_batch))
         operator = torch.ops.msa_cpp.attend.default
-        args = (a, b, None, None, c, *torch_ops._fields(torch_batch), d, e)
+        args = (a, b, None, None, c, *torch_ops._fields("attend", torch_batch), d, e)
         times["torch operator"] = microseconds(lambda: operator(*args))
         times["torch_ops function"] = microseconds(
             lambda: torch_ops.attend(a, b, c, torch_batch, out=d, lse_out=e))
