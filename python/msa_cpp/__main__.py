@@ -12,6 +12,8 @@ from ._library import lib
 
 def main() -> int:
     """Runs the command with this process's arguments and returns its exit code."""
+    # tvm-ffi imports torch where that is installed, three seconds of a command that has no use for it.
+    sys.modules.setdefault("torch", None)
     try:
         command = lib.command
     except AttributeError:

@@ -9,10 +9,7 @@ from __future__ import annotations
 import collections
 import copy
 import dataclasses
-import importlib.util
 import pickle
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import msa_cpp
@@ -260,38 +257,6 @@ def test_any_object_with_dlpack_is_a_tensor(calls):
         msa_cpp.attend(Foreign(q), kv, selection, batch)
     with pytest.raises(msa_cpp.Error, match="'kv_cache' is <.*Refusing: not today>; allowed: an array"):
         msa_cpp.attend(q, Refusing(kv), selection, batch)
-
-
-JAX = """
-import jax.numpy as jnp, msa_cpp, numpy as np
-q, kv = jnp.ones((1, 4, 128), jnp.float16), jnp.ones((2, 2, 128, 256), jnp.float16)
-selection = jnp.zeros((1, 2, 1), jnp.int32)
-batch = msa_cpp.BatchMetadata(jnp.array([9], jnp.int32), jnp.array([[1]], jnp.int32))
-out = np.zeros(q.shape, np.float16)
-msa_cpp.attend(q, kv, selection, batch, out=out)
-assert (out == 1).all()
-for call, name in (
-    (lambda a: msa_cpp.attend(q, kv, selection, batch, out=a), "out"),
-    (lambda a: msa_cpp.merge_states(q, jnp.zeros((1, 4)), out, np.zeros((1, 4), np.float32), out=a,
-                                    lse_out=np.zeros((1, 4), np.float32)), "out"),
-):
-    immutable = jnp.zeros_like(q)
-    try:
-        call(immutable)
-    except msa_cpp.Error as error:
-        assert f"'{name}' is <" in str(error) and ": an array that never changes>; allowed" in str(error)
-    else:
-        raise AssertionError("an array of jax was written")
-    assert not np.asarray(immutable).any()
-"""
-
-
-def test_jax_arrays_are_read_but_not_written():
-    if importlib.util.find_spec("jax") is None:
-        pytest.skip("jax is not installed")
-    # In a process of its own: jax starts threads, and another test forks.
-    done = subprocess.run([sys.executable, "-c", JAX], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 def test_numbers_of_numpy_are_numbers(calls):

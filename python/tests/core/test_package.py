@@ -204,6 +204,13 @@ def test_the_command():
     assert wrong.returncode == 2 and "nosuch" in wrong.stderr
 
 
+def test_the_command_imports_no_framework():
+    code = ("import sys; from msa_cpp.__main__ import main; sys.argv = ['msa', '--version']; code = main();"
+            "sys.exit(code or [m for m in ('torch', 'jax') if sys.modules.get(m)] or None)")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+
+
 def test_the_distribution_says_whose_code_it_holds():
     try:
         distribution = metadata.distribution("msa-cpp")
