@@ -23,19 +23,28 @@ std::optional<DType> dtype_of(DLDataType type) {
   return std::nullopt;
 }
 
-/// Of a type that the library does not have: every operator refuses it.
-constexpr auto no_dtype = static_cast<DType>(-1);
+/// Of a type that the library does not have: every operator refuses it, and its name is kept.
+DType foreign(DLDataType type) {
+  const int lanes = std::min<int>(type.lanes, 255);
+  return static_cast<DType>(-1 - (int{type.code} << 16 | int{type.bits} << 8 | lanes));
+}
 
-/// "float64", "uint16", …: as array libraries call what no operator takes.
-std::string name_of(DLDataType type) {
-  const char* kind = "type ";
-  if (type.code == kDLFloat) kind = "float";
-  if (type.code == kDLInt) kind = "int";
-  if (type.code == kDLUInt) kind = "uint";
-  if (type.code == kDLBool) kind = "bool";
-  if (type.code == kDLComplex) kind = "complex";
-  if (*kind == 't') return cat("DLPack code ", int{type.code}, " of ", int{type.bits}, " bits");
-  return type.code == kDLBool ? "bool" : cat(kind, int{type.bits});
+bool is_foreign(DType type) { return static_cast<std::int32_t>(type) < 0; }
+
+/// "float64", "uint16", "float16x4", …: as array libraries call what no operator takes.
+std::string foreign_name(DType type) {
+  const int packed = -1 - static_cast<std::int32_t>(type);
+  const int code = packed >> 16, bits = packed >> 8 & 255, lanes = packed & 255;
+  const std::string vector = lanes == 1 ? "" : cat("x", lanes);
+  const char* kind = nullptr;
+  if (code == kDLFloat) kind = "float";
+  if (code == kDLBfloat) kind = "bfloat";
+  if (code == kDLInt) kind = "int";
+  if (code == kDLUInt) kind = "uint";
+  if (code == kDLComplex) kind = "complex";
+  if (code == kDLBool) return "bool" + vector;
+  if (kind == nullptr) return cat("DLPack code ", code, " of ", bits, " bits", vector);
+  return cat(kind, bits, vector);
 }
 
 std::optional<DeviceType> device_of(DLDeviceType type) {
@@ -87,21 +96,6 @@ std::string shown(const TVMFFIAny& any) {
   }
 }
 
-void replace_all(std::string& text, const std::string& what, const std::string& by) {
-  for (std::size_t at = text.find(what); at != std::string::npos;
-       at = text.find(what, at + by.size())) {
-    text.replace(at, what.size(), by);
-  }
-}
-
-/// What stands behind the first `mark` up to the next quote; "" without one.
-std::string name_behind(const std::string& text, const std::string& mark) {
-  const std::size_t at = text.find(mark);
-  if (at == std::string::npos) return "";
-  const std::size_t begin = at + mark.size();
-  return text.substr(begin, text.find('\'', begin) - begin);
-}
-
 const DLTensor* tensor_in(const TVMFFIAny& any) {
   if (any.type_index == kTVMFFITensor) return TVMFFITensorGetDLTensorPtr(any.v_obj);
   if (any.type_index == kTVMFFIDLTensorPtr) return static_cast<const DLTensor*>(any.v_ptr);
@@ -144,39 +138,21 @@ void Arguments::done() {
   check_.raise();
 }
 
-std::string Arguments::with_types(std::string line) const {
-  const std::string owner = name_behind(line, "argument '");
-  // "'dst' is f32 of shape [...]; expected src's type and page shape, f16 of shape [...]"
-  const std::string other = name_behind(line, "expected ");
-  for (const auto& [argument, type] : unknown_types_) {
-    if (argument == owner) {
-      replace_all(line, cat("dtype ", msa::name(no_dtype)), cat("dtype ", name_of(type)));
-      replace_all(line, cat("is ", msa::name(no_dtype), " of"), cat("is ", name_of(type), " of"));
-    }
-    if (argument == other) {
-      replace_all(line, cat(", ", msa::name(no_dtype), " of"), cat(", ", name_of(type), " of"));
-    }
+std::string Arguments::argument(std::string_view name) const {
+  for (const auto& [theirs, ours] : names_) {
+    if (!name.starts_with(theirs)) continue;
+    const std::string_view rest = name.substr(theirs.size());
+    if (rest.empty() || rest.front() == '.' || theirs.ends_with('.')) return cat(ours, rest);
   }
-  return line;
+  return std::string(name);
 }
 
-std::string Arguments::explained(std::string failures) const {
-  replace_all(failures, "'rule.", "'");
-  if (member_ != nullptr) {
-    replace_all(failures, cat("'", member_, "'"), cat("'", member_name_, "'"));
-    replace_all(failures, cat("'", member_, "."), cat("'", member_name_, "."));
-  }
-  replace_all(failures, "give bytes their fp8 type with as(DType)",
-              "name the fp8 type of bytes by kv_dtype or msa_cpp.view");
-  if (unknown_types_.empty()) return failures;
-  std::string text;
-  for (std::size_t at = 0; at < failures.size();) {
-    const std::size_t end = std::min(failures.find('\n', at), failures.size());
-    if (at > 0) text += '\n';
-    text += with_types(failures.substr(at, end - at));
-    at = end + 1;
-  }
-  return text;
+std::string Arguments::type(DType type) const {
+  return is_foreign(type) ? foreign_name(type) : msa::name(type);
+}
+
+std::string_view Arguments::typing() const {
+  return "name the fp8 type of bytes by kv_dtype or msa_cpp.view";
 }
 
 Tensor Arguments::convert(const DLTensor& given, const char* name) {
@@ -186,14 +162,13 @@ Tensor Arguments::convert(const DLTensor& given, const char* name) {
     return t;
   }
   const std::optional<DType> dtype = dtype_of(given.dtype);
-  if (!dtype) unknown_types_.emplace_back(name, given.dtype);
   const std::optional<DeviceType> device = device_of(given.device.device_type);
   if (!device) {
     check_.fail(name, cat("lies on a device of DLPack type ", int{given.device.device_type},
                           "; allowed: CPU, CUDA"));
   }
   t.data = static_cast<char*>(given.data) + (given.data == nullptr ? 0 : given.byte_offset);
-  t.dtype = dtype.value_or(no_dtype);
+  t.dtype = dtype ? *dtype : foreign(given.dtype);
   t.device.type = device.value_or(DeviceType::cpu);
   t.device.index = t.device.type == DeviceType::cuda ? given.device.device_id : 0;
   t.rank = given.ndim;
@@ -217,10 +192,7 @@ void Arguments::fail_tensor(const char* name, const TVMFFIAny& given) {
 }
 
 Tensor Arguments::tensor(const char* name, const char* member) {
-  if (member != nullptr) {
-    member_ = member;
-    member_name_ = name;
-  }
+  if (member != nullptr) call_it(member, name);
   const TVMFFIAny& any = next();
   if (any.type_index == kTVMFFINone) return {};
   const DLTensor* given = tensor_in(any);
@@ -251,7 +223,7 @@ KVCache Arguments::kv_cache() {
     return cache;
   }
   for (Tensor* view : {&cache.packed, &cache.k, &cache.v}) {
-    if (!view->given() || view->dtype == *dtype || view->dtype == no_dtype) continue;
+    if (!view->given() || view->dtype == *dtype || is_foreign(view->dtype)) continue;
     if (view->dtype != DType::u8 || size_of(*dtype) != 1) {
       check_.fail("kv_dtype",
                   cat("is ", quoted(*text_of_type), ", but the cache has dtype ", name(view->dtype),
@@ -340,6 +312,7 @@ BatchMetadata Arguments::batch() {
 }
 
 SelectRule Arguments::rule() {
+  call_it("rule.", "");
   SelectRule rule;
   rule.init_blocks = integer("init_blocks", rule.init_blocks);
   rule.local_blocks = integer("local_blocks", rule.local_blocks);

@@ -8,9 +8,9 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "api/check.h"
+#include "api/few.h"
 #include "msa/attend.h"
 #include "msa/index.h"
 #include "msa/kv_cache.h"
@@ -33,13 +33,20 @@ std::optional<DLDataType> dl_type(std::string_view name);
 /// Reads the arguments of one packed call from the first to the last. Everything that cannot be
 /// read is collected, so that `done` can name all of it before the operator is called; what can be
 /// read is for the operator to judge, element types that the library does not know included.
-class Arguments {
+///
+/// While it lives, the library's messages name arguments and element types as the caller does.
+class Arguments final : private Dialect {
  public:
   Arguments(const char* op, const TVMFFIAny* args, std::int32_t count)
       : check_(op), args_(args), count_(count) {}
 
-  /// Any tensor; None = not given. `member`: what the operator's own messages call it, where that
-  /// is another name.
+  /// `argument` of an operator's, and what belongs to it, has another name here.
+  void call_it(std::string_view argument, std::string_view name) {
+    names_.push_back({argument, name});
+  }
+
+  /// Any tensor; None = not given. `member`: what the operator calls it, where that is another
+  /// name.
   Tensor tensor(const char* name, const char* member = nullptr);
   /// A tensor that tvm-ffi counts the references of; null with a failure where there is none.
   TVMFFIObjectHandle object(const char* name);
@@ -75,23 +82,21 @@ class Arguments {
   /// Throws where something could not be read, or where arguments are left over; the last ones may
   /// be missing.
   void done();
-  /// An operator's failures in the terms of this call: the arguments by its names, element types
-  /// that the operator could but call invalid by theirs.
-  std::string explained(std::string failures) const;
 
  private:
+  std::string argument(std::string_view name) const override;
+  std::string type(DType type) const override;
+  std::string_view typing() const override;
+
   const TVMFFIAny& next();
   Tensor convert(const DLTensor& given, const char* name);
   void fail_tensor(const char* name, const TVMFFIAny& given);
-  std::string with_types(std::string line) const;
 
   Checker check_;
   const TVMFFIAny* args_;
   std::int32_t count_;
   std::int32_t read_ = 0;
-  std::vector<std::pair<const char*, DLDataType>> unknown_types_;  // of the arguments named
-  const char* member_ = nullptr;       // an operator's name of an argument,
-  const char* member_name_ = nullptr;  // which is this here: no call has two of them
+  Few<std::pair<std::string_view, std::string_view>, 10> names_;  // the operator's, the caller's
 };
 
 }  // namespace msa::python

@@ -8,9 +8,11 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "api/dispatch.h"
 #include "arguments.h"
 #include "msa/copy_pages.h"
 #include "msa/device.h"
@@ -69,31 +71,25 @@ class HostMemory {
   std::size_t bytes_ = 0;
 };
 
-/// Runs `call(args)` with the workspace given, or else with one that the package finds.
-template <class Args, class Call>
-void with_workspace(Args& args, Workspace& workspace, const std::optional<Workspace>& given,
-                    Device device, Call call) {
-  if (given) {
-    workspace = *given;
-    return call(args);
-  }
-  if (device.type == DeviceType::cpu) {
-    static thread_local HostMemory memory;
-    workspace = memory.all();
-    try {
-      return call(args);  // a size query would be a second validation of every argument
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::workspace) throw;
+/// Memory for one call that was given none.
+class FoundWorkspace final : public WorkspaceSource {
+ public:
+  explicit FoundWorkspace(Device device) : device_(device) {}
+
+  Workspace find(std::size_t bytes) override {
+    if (device_.type == DeviceType::cpu) {
+      static thread_local HostMemory memory;
+      return memory.reserve(bytes);
     }
-    workspace = memory.reserve(workspace_size(args));
-    return call(args);
+    if (bytes == 0 || TVMFFIEnvGetDLPackManagedTensorAllocator() == nullptr) return {};
+    memory_.emplace(bytes, device_);
+    return {memory_->data(), bytes};
   }
-  const std::size_t bytes = workspace_size(args);
-  if (bytes == 0 || TVMFFIEnvGetDLPackManagedTensorAllocator() == nullptr) return call(args);
-  const DeviceMemory memory(bytes, device);
-  workspace = {memory.data(), bytes};
-  call(args);
-}
+
+ private:
+  Device device_;
+  std::optional<DeviceMemory> memory_;
+};
 
 void give(TVMFFIAny* result, std::size_t bytes) {
   result->type_index = kTVMFFIInt;
@@ -222,6 +218,11 @@ Call<LayerStepArgs> read_layer_step(Arguments& in) {
       static_cast<float>(in.number("softmax_scale", args.attend.softmax_scale));
   args.attend.causal = in.flag("causal", args.attend.causal);
   args.attend.invariant = in.flag("invariant", args.attend.invariant);
+  in.call_it("index.batch", "index_batch");
+  in.call_it("attend.batch", "batch");
+  in.call_it("attend.lse", "lse_out");
+  in.call_it("write.num_tokens", "batch.num_actual_tokens");
+  for (const char* part : {"write.", "index.", "attend."}) in.call_it(part, "");
   call.workspace = in.workspace();
   args.index.workspace_cap = in.workspace_cap();
   args.attend.workspace_cap = args.index.workspace_cap;
@@ -235,18 +236,32 @@ template <class Args>
 Workspace& workspace_of(Args& args) {
   return args.workspace;
 }
+
+/// Runs an operator in the workspace given, or else in one that the package finds.
 template <class Args>
-void run(Call<Args> call, void (*op)(const Args&)) {
-  with_workspace(call.args, workspace_of(call.args), call.workspace, device_of(call.args), op);
+void run(Call<Args> call, void (*op)(const Args&),
+         void (*op_finding)(const Args&, WorkspaceSource&)) {
+  if (call.workspace) {
+    workspace_of(call.args) = *call.workspace;
+    return op(call.args);
+  }
+  FoundWorkspace found(device_of(call.args));
+  op_finding(call.args, found);
 }
 
 }  // namespace
 
-MSA_PACKED(attend, in, result) { run(read_attend(in), &msa::attend); }
-MSA_PACKED(index_blocks, in, result) { run(read_index_blocks(in), &msa::index_blocks); }
-MSA_PACKED(index_scores, in, result) { run(read_index_scores(in), &msa::index_scores); }
-MSA_PACKED(select_blocks, in, result) { run(read_select_blocks(in), &msa::select_blocks); }
-MSA_PACKED(layer_step, in, result) { run(read_layer_step(in), &msa::layer_step); }
+MSA_PACKED(attend, in, result) { run(read_attend(in), &msa::attend, &msa::attend); }
+MSA_PACKED(index_blocks, in, result) {
+  run(read_index_blocks(in), &msa::index_blocks, &msa::index_blocks);
+}
+MSA_PACKED(index_scores, in, result) {
+  run(read_index_scores(in), &msa::index_scores, &msa::index_scores);
+}
+MSA_PACKED(select_blocks, in, result) {
+  run(read_select_blocks(in), &msa::select_blocks, &msa::select_blocks);
+}
+MSA_PACKED(layer_step, in, result) { run(read_layer_step(in), &msa::layer_step, &msa::layer_step); }
 
 MSA_PACKED(write_cache, in, result) {
   WriteCacheArgs args = read_write(in);

@@ -43,13 +43,10 @@ int packed_call(const char* op, const TVMFFIAny* args, std::int32_t count, TVMFF
                 Body body) noexcept {
   try {
     Arguments arguments(op, args, count);
-    try {
-      body(arguments, result);
-      return 0;
-    } catch (const Error& error) {
-      TVMFFIErrorSetRaisedFromCStr(kind_of(error.code()),
-                                   arguments.explained(error.what()).c_str());
-    }
+    body(arguments, result);
+    return 0;
+  } catch (const Error& error) {
+    TVMFFIErrorSetRaisedFromCStr(kind_of(error.code()), error.what());
   } catch (const RaisedError&) {
   } catch (const std::bad_alloc&) {
     TVMFFIErrorSetRaisedFromCStr("MemoryError", "out of memory");

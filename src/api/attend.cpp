@@ -11,7 +11,7 @@
 namespace msa {
 namespace {
 
-const std::vector<DType> activation_types = {DType::bf16, DType::f16};
+constexpr DTypes activation_types = {DType::bf16, DType::f16};
 
 void check_heads(Checker& check, const ConstTensor& q, std::int64_t kv_heads) {
   const std::int64_t q_heads = q.shape[1];
@@ -213,6 +213,9 @@ void check_memory(Checker& check, const AttendArgs& a, HostReader& host) {
 void check_call(const AttendArgs& args) { check_call("attend", args, validate, check_metadata); }
 
 void attend(const AttendArgs& args) { call("attend", args, validate, check_memory); }
+void attend(const AttendArgs& args, WorkspaceSource& source) {
+  call("attend", args, source, validate, check_memory);
+}
 void attend(Checker& check, const AttendArgs& args) {
   check_arguments(check, "attend", args, validate, check_memory);
   dispatch("attend", args);

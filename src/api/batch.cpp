@@ -68,11 +68,11 @@ void check_batch(Checker& check, const BatchMetadata& b) {
        .dense_last = true});
 }
 
-std::vector<Region> with_batch(std::vector<Region> inputs, const BatchMetadata& b) {
-  inputs.insert(inputs.end(), {{"seq_lens", b.seq_lens},
-                               {"block_table", b.block_table},
-                               {"cu_seqlens_q", b.cu_seqlens_q},
-                               {"context_lens", b.context_lens}});
+Regions with_batch(Regions inputs, const BatchMetadata& b) {
+  inputs.push_back({"seq_lens", b.seq_lens});
+  inputs.push_back({"block_table", b.block_table});
+  inputs.push_back({"cu_seqlens_q", b.cu_seqlens_q});
+  inputs.push_back({"context_lens", b.context_lens});
   return inputs;
 }
 

@@ -12,7 +12,7 @@ namespace msa {
 void check_batch(Checker& check, const BatchMetadata& batch);
 
 /// `inputs` and the batch's arrays.
-std::vector<Region> with_batch(std::vector<Region> inputs, const BatchMetadata& batch);
+Regions with_batch(Regions inputs, const BatchMetadata& batch);
 
 /// MSA_CHECK=1: reads the metadata, which lies in host memory, and reports lengths and offsets that
 /// leave their ranges, and bounds that are too small.

@@ -41,7 +41,9 @@ std::string expected_shape(const TensorRule& rule) {
   return rule.other_form == nullptr ? text : cat(text, " or ", rule.other_form);
 }
 
-std::string names(const std::vector<DType>& dtypes) {
+thread_local const Dialect* dialect = nullptr;
+
+std::string names(const DTypes& dtypes) {
   std::string text;
   for (DType d : dtypes) text += (text.empty() ? "" : ", ") + std::string(name(d));
   return text;
@@ -78,13 +80,17 @@ bool runs_forward(const ConstTensor& t) {
 /// step clears all that the smaller ones span.
 bool elements_share_memory(const ConstTensor& t) {
   if (empty(t)) return false;
-  std::vector<int> order;
+  std::array<int, ConstTensor::max_rank> order{};
+  int count = 0;
   for (int i = 0; i < t.rank; ++i) {
-    if (t.shape[i] > 1) order.push_back(i);
+    if (t.shape[i] <= 1) continue;
+    int at = count++;
+    for (; at > 0 && t.stride[order[at - 1]] > t.stride[i]; --at) order[at] = order[at - 1];
+    order[at] = i;
   }
-  std::sort(order.begin(), order.end(), [&](int a, int b) { return t.stride[a] < t.stride[b]; });
   std::int64_t inner = 0;  // offset of the last element of the smaller dimensions
-  for (int i : order) {
+  for (int n = 0; n < count; ++n) {
+    const int i = order[n];
     if (t.stride[i] <= inner) return true;
     inner += (t.shape[i] - 1) * t.stride[i];
   }
@@ -138,7 +144,35 @@ bool meet(std::int64_t distance, std::span<const SharedStep> steps) {
   return false;
 }
 
+/// What overlap() looks at first: the addresses that a view spans.
+struct Span {
+  std::uintptr_t begin = 0;
+  std::uint64_t bytes = 0;
+
+  /// Of a view that is nowhere: it meets nothing. Where the bytes leave 63 bits: all that follow.
+  explicit Span(const ConstTensor& t) {
+    if (!rank_exists(t) || t.data == nullptr || empty(t) || !runs_forward(t)) return;
+    begin = reinterpret_cast<std::uintptr_t>(t.data);
+    const std::optional<std::int64_t> spanned = span_bytes(t);
+    bytes = spanned ? static_cast<std::uint64_t>(*spanned) : ~std::uint64_t{0};
+  }
+  Span() = default;
+
+  /// The end of a view that is not there may lie past all addresses: differences, not sums.
+  bool meets(const Span& other) const {
+    if (bytes == 0 || other.bytes == 0) return false;
+    return begin <= other.begin ? other.begin - begin < bytes : begin - other.begin < other.bytes;
+  }
+};
+
 }  // namespace
+
+Dialect::Dialect() : outer_(dialect) { dialect = this; }
+Dialect::~Dialect() { dialect = outer_; }
+
+std::string type_name(DType type) {
+  return dialect == nullptr ? std::string(name(type)) : dialect->type(type);
+}
 
 std::optional<std::int64_t> span_bytes(const ConstTensor& t, int first_dim) {
   if (empty(t)) return 0;
@@ -166,16 +200,10 @@ bool overlap(const ConstTensor& a, const ConstTensor& b) {
   if (!rank_exists(a) || !rank_exists(b)) return false;
   if (a.data == nullptr || b.data == nullptr || empty(a) || empty(b)) return false;
   if (!runs_forward(a) || !runs_forward(b)) return false;
-  const std::optional<std::int64_t> bytes_a = span_bytes(a), bytes_b = span_bytes(b);
-  if (!bytes_a || !bytes_b) return true;
-  const auto begin_a = reinterpret_cast<std::uintptr_t>(a.data);
-  const auto begin_b = reinterpret_cast<std::uintptr_t>(b.data);
-  // The end of a view that is not there may lie past all addresses: differences, not sums.
-  const bool apart = begin_a <= begin_b
-                         ? begin_b - begin_a >= static_cast<std::uintptr_t>(*bytes_a)
-                         : begin_a - begin_b >= static_cast<std::uintptr_t>(*bytes_b);
-  if (apart) return false;
-  const auto distance = static_cast<std::int64_t>(begin_b - begin_a);
+  if (!span_bytes(a) || !span_bytes(b)) return true;
+  const Span span_a(a), span_b(b);
+  if (!span_a.meets(span_b)) return false;
+  const auto distance = static_cast<std::int64_t>(span_b.begin - span_a.begin);
   if (const auto steps = shared_steps(a, b)) {
     const auto size = static_cast<std::int64_t>(size_of(a.dtype));
     return distance % size != 0 || meet(distance / size, *steps);
@@ -215,7 +243,7 @@ std::string Checker::shown(std::string_view argument) const {
   for (const auto& [name, shown] : shown_as_) {
     if (argument.substr(0, owner) == name) return shown + std::string(argument.substr(owner));
   }
-  return std::string(argument);
+  return dialect == nullptr ? std::string(argument) : dialect->argument(argument);
 }
 
 void Checker::settle(std::string_view argument) { settled_.emplace_back(argument); }
@@ -245,8 +273,10 @@ bool Checker::tensor(std::string_view argument, const ConstTensor& t, const Tens
     return false;
   }
   if (std::find(rule.dtypes.begin(), rule.dtypes.end(), t.dtype) == rule.dtypes.end()) {
-    const char* hint = t.dtype == DType::u8 ? "; give bytes their fp8 type with as(DType)" : "";
-    fail(argument, cat("has dtype ", name(t.dtype), "; allowed: ", names(rule.dtypes), " (",
+    const std::string_view typing =
+        dialect == nullptr ? "give bytes their fp8 type with as(DType)" : dialect->typing();
+    const std::string hint = t.dtype == DType::u8 ? cat("; ", typing) : "";
+    fail(argument, cat("has dtype ", type_name(t.dtype), "; allowed: ", names(rule.dtypes), " (",
                        describe(t), ")", hint));
   }
   if (!rank_exists(t)) {
@@ -313,9 +343,16 @@ bool Checker::known_device(const Region& region) {
   return false;
 }
 
-void Checker::same_device(const std::vector<Region>& tensors) {
+void Checker::same_device(std::initializer_list<Region> tensors) {
+  std::vector<const Region*> all;
+  for (const Region& r : tensors) all.push_back(&r);
+  same_device(all);
+}
+
+void Checker::same_device(std::span<const Region* const> tensors) {
   const Region* first = nullptr;
-  for (const Region& r : tensors) {
+  for (const Region* tensor : tensors) {
+    const Region& r = *tensor;
     if (!r.tensor.given() || !known_device(r)) continue;
     if (first == nullptr) first = &r;
     // Pinned host memory is host memory to a host backend.
@@ -341,18 +378,28 @@ void Checker::disjoint(const Region& output, const std::vector<Region>& others) 
   }
 }
 
-void Checker::placement(std::vector<Region> inputs, const std::vector<Region>& outputs,
-                        const Workspace& workspace) {
-  std::vector<Region> tensors = inputs;
-  tensors.insert(tensors.end(), outputs.begin(), outputs.end());
-  same_device(tensors);
-  // Written too, though its contents never matter: what a call reads must not lie in it.
+void Checker::placement(const Regions& inputs, const Regions& outputs, const Workspace& workspace) {
+  // Outputs first, then inputs; behind them the workspace, written too, though its contents never
+  // matter: what a call reads must not lie in it.
+  constexpr std::size_t most = 2 * Regions::most + 1;
+  std::array<const Region*, most> all;
+  std::size_t count = 0;
+  for (const Region& output : outputs) all[count++] = &output;
+  for (const Region& input : inputs) all[count++] = &input;
+  same_device(std::span<const Region* const>(all.data(), count));
+  if (scope_ == Scope::shapes) return;
   const Region scratch{"workspace", memory_of(workspace)};
-  disjoint(scratch, inputs);
-  inputs.push_back(scratch);
-  for (auto output = outputs.begin(); output != outputs.end(); ++output) {
-    disjoint(*output, inputs);
-    disjoint(*output, std::vector<Region>(output + 1, outputs.end()));
+  all[count] = &scratch;
+  // Spans are made once: most pairs are apart by them.
+  std::array<Span, most> spans;
+  for (std::size_t i = 0; i <= count; ++i) spans[i] = Span(all[i]->tensor);
+  const auto compare = [&](std::size_t output, std::size_t other) {
+    if (spans[output].meets(spans[other])) disjoint(*all[output], {*all[other]});
+  };
+  for (std::size_t i = outputs.size(); i < count; ++i) compare(count, i);
+  for (std::size_t output = 0; output < outputs.size(); ++output) {
+    for (std::size_t i = outputs.size(); i <= count; ++i) compare(output, i);
+    for (std::size_t i = output + 1; i < outputs.size(); ++i) compare(output, i);
   }
 }
 
@@ -375,10 +422,10 @@ void Checker::scale(std::string_view argument, const Scale& scale) {
     return;
   }
   if (scale.tensor.dtype != DType::f32 || scale.tensor.numel() != 1) {
-    fail(argument,
-         cat("is a tensor of dtype ", name(scale.tensor.dtype), " with ", describe(scale.tensor),
-             "; allowed: a host number or one f32 (scales per head or slot are not "
-             "supported)"));
+    fail(argument, cat("is a tensor of dtype ", type_name(scale.tensor.dtype), " with ",
+                       describe(scale.tensor),
+                       "; allowed: a host number or one f32 (scales per head or slot are not "
+                       "supported)"));
     return;
   }
   if (scope_ == Scope::call) {
@@ -393,7 +440,7 @@ void Checker::raise(ErrorCode code) const {
 }
 
 std::int64_t check_kv_cache(Checker& check, const ConstKVCache& cache, bool output) {
-  const std::vector<DType> types = {DType::bf16, DType::f16, DType::e4m3, DType::e5m2};
+  const DTypes types = {DType::bf16, DType::f16, DType::e4m3, DType::e5m2};
   const auto rule = [&](std::int64_t content) {
     return TensorRule{
         .dtypes = types,
@@ -428,8 +475,8 @@ std::int64_t check_kv_cache(Checker& check, const ConstKVCache& cache, bool outp
     const bool same_shape = std::equal(cache.k.shape.begin(), cache.k.shape.begin() + cache.k.rank,
                                        cache.v.shape.begin());
     check.require(same_shape && cache.k.dtype == cache.v.dtype, "v_cache", "is ",
-                  name(cache.v.dtype), " of ", describe(cache.v),
-                  "; expected k_cache's type and shape, ", name(cache.k.dtype), " of ",
+                  type_name(cache.v.dtype), " of ", describe(cache.v),
+                  "; expected k_cache's type and shape, ", type_name(cache.k.dtype), " of ",
                   describe(cache.k));
   }
   return k_ok ? cache.k.shape[1] : 0;

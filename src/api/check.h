@@ -2,13 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
+#include <new>
 #include <optional>
+#include <span>
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "api/few.h"
 #include "msa/error.h"
 #include "msa/kv_cache.h"
 #include "msa/tensor.h"
@@ -37,7 +41,7 @@ inline Description describe(const ConstTensor& tensor) { return {tensor}; }
 /// What one dimension of an argument must be.
 struct Extent {
   enum class Rule { exactly, at_least, any };
-  const char* label;  ///< as in the header's shape comment: "T", "Hq", "128"
+  const char* label = "";  ///< as in the header's shape comment: "T", "Hq", "128"
   std::int64_t value = 0;
   Rule rule = Rule::any;
 
@@ -51,10 +55,13 @@ struct Extent {
   static constexpr Extent any(const char* label) { return {label, 0, Rule::any}; }
 };
 
+using DTypes = Few<DType, 6>;
+using Extents = Few<Extent, ConstTensor::max_rank>;
+
 /// What a tensor argument must be.
 struct TensorRule {
-  std::vector<DType> dtypes;
-  std::vector<Extent> extents;
+  DTypes dtypes;
+  Extents extents;
   bool dense_last = false;  ///< last stride 1
   bool output = false;      ///< its elements must not share memory
   bool touched = true;      ///< false: the call reads and writes nothing of it, null is allowed
@@ -74,8 +81,61 @@ struct Region {
   ConstTensor tensor;
 };
 
+/// All inputs of a call, or all its outputs: on the stack, and not a byte of those that are not
+/// there is written.
+class Regions {
+ public:
+  static constexpr std::size_t most = 16;
+
+  Regions(std::initializer_list<Region> regions) {
+    for (const Region& region : regions) push_back(region);
+  }
+  Regions(const Regions& other) {
+    for (const Region& region : other) push_back(region);
+  }
+  Regions& operator=(const Regions&) = delete;
+  ~Regions() {}
+
+  void push_back(const Region& region) {
+    if (size_ == most) throw Error(ErrorCode::internal, "a call has more tensors than Regions");
+    new (&regions_[size_++]) Region(region);
+  }
+  std::size_t size() const { return size_; }
+  const Region* begin() const { return regions_; }
+  const Region* end() const { return regions_ + size_; }
+
+ private:
+  std::size_t size_ = 0;
+  union {
+    Region regions_[most];
+  };
+};
+
 /// The bytes of a workspace, which has no shape and no device of its own.
 ConstTensor memory_of(const Workspace& workspace);
+
+/// How a caller that does not speak C++ calls what it passes on. While one lives, the messages of
+/// its thread's Checkers are in its terms; of two, in those of the later.
+class Dialect {
+ public:
+  Dialect();
+  Dialect(const Dialect&) = delete;
+  Dialect& operator=(const Dialect&) = delete;
+  virtual ~Dialect();
+
+  /// The caller's name of an argument, or of what belongs to one ("selection.topk").
+  virtual std::string argument(std::string_view name) const = 0;
+  /// An element type, which may be none of DType's: a caller's own has a negative value.
+  virtual std::string type(DType type) const = 0;
+  /// How raw bytes are given their fp8 type.
+  virtual std::string_view typing() const = 0;
+
+ private:
+  const Dialect* outer_;
+};
+
+/// An element type, as the caller calls it.
+std::string type_name(DType type);
 
 /// How much of the arguments is there to be checked: a size query has shapes, but not yet memory.
 enum class Scope { shapes, call };
@@ -89,6 +149,9 @@ class Checker {
   /// Messages name `argument`, and what belongs to it ("selection.topk"), as `shown`: a call that
   /// passes its arguments on to an operator speaks of its own.
   void show_as(std::string_view argument, std::string_view shown);
+
+  /// The name of an argument in messages.
+  std::string shown(std::string_view argument) const;
 
   /// All that is wrong with an argument has been said: tensor() and disjoint() pass over it.
   void settle(std::string_view argument);
@@ -111,7 +174,7 @@ class Checker {
   bool known_device(const Region& region);
 
   /// All tensors of a call live on one device; null and absent ones do not count.
-  void same_device(const std::vector<Region>& tensors);
+  void same_device(std::initializer_list<Region> tensors);
 
   /// An output must not share memory with any of the others. Views of equal strides and views that
   /// interleave row by row are told apart; anything else is judged by the address range it spans.
@@ -119,8 +182,7 @@ class Checker {
 
   /// Where a call's tensors may lie: all on one device, the outputs and the workspace apart from
   /// the inputs and from each other.
-  void placement(std::vector<Region> inputs, const std::vector<Region>& outputs,
-                 const Workspace& workspace = {});
+  void placement(const Regions& inputs, const Regions& outputs, const Workspace& workspace = {});
 
   /// The value of a scale is finite and positive.
   void factor(std::string_view argument, float value);
@@ -140,7 +202,7 @@ class Checker {
   void raise(ErrorCode code = ErrorCode::invalid_argument) const;
 
  private:
-  std::string shown(std::string_view argument) const;
+  void same_device(std::span<const Region* const> tensors);
   bool settled(std::string_view argument) const;
 
   std::string op_;

@@ -14,13 +14,12 @@
 namespace msa {
 namespace {
 
-const std::vector<DType> cache_types = {DType::bf16, DType::f16, DType::e4m3, DType::e5m2,
-                                        DType::u8};
+constexpr DTypes cache_types = {DType::bf16, DType::f16, DType::e4m3, DType::e5m2, DType::u8};
 
 TensorRule cache_rule(const ConstTensor& t, bool output) {
   // A main cache has four dimensions, an index cache three; the rest of a page's shape is checked
   // against the other side's.
-  std::vector<Extent> extents = {Extent::any("pages")};
+  Extents extents = {Extent::any("pages")};
   if (t.rank == 4) extents.push_back(Extent::any("Hkv"));
   extents.push_back(Extent::exactly("128", page_size));
   extents.push_back(Extent::any(t.rank == 4 ? "256" : "128"));
@@ -79,8 +78,8 @@ void validate(Checker& check, const CopyPagesArgs& a) {
     bool same_pages = a.src.rank == a.dst.rank && a.src.dtype == a.dst.dtype;
     for (int i = 1; same_pages && i < a.src.rank; ++i)
       same_pages = a.src.shape[i] == a.dst.shape[i];
-    check.require(same_pages, "dst", "is ", name(a.dst.dtype), " of ", describe(a.dst),
-                  "; expected src's type and page shape, ", name(a.src.dtype), " of ",
+    check.require(same_pages, "dst", "is ", type_name(a.dst.dtype), " of ", describe(a.dst),
+                  "; expected src's type and page shape, ", type_name(a.src.dtype), " of ",
                   describe(a.src));
   }
   check_devices(check, a);

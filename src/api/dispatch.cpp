@@ -42,6 +42,14 @@ void check_factor(Checker& check, HostReader& host, std::string_view argument, c
   check.factor(argument, *host.read(scale.tensor, 1).ptr<float>());
 }
 
+void check_workspace(const char* op, const Workspace& workspace, std::size_t needed) {
+  if (workspace.bytes >= needed && (needed == 0 || workspace.data != nullptr)) return;
+  Checker check(op);
+  check.fail("workspace", cat("has ", workspace.bytes, " bytes at ", workspace.data,
+                              "; allowed: at least workspace_size(args) = ", needed));
+  check.raise(ErrorCode::workspace);
+}
+
 std::vector<const Backend*> eligible_backends() {
   const auto all = registered_backends();
   const char* wanted = std::getenv("MSA_BACKEND");

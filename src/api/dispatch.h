@@ -8,6 +8,7 @@
 #include "api/backend.h"
 #include "api/check.h"
 #include "api/host_reader.h"
+#include "msa/layer.h"
 
 /// \file
 /// The way of every call: validate once, pick a backend, check the workspace, run, remember.
@@ -25,13 +26,19 @@ void record_call(const char* op, const Backend& backend);
 /// there is none.
 template <class Args>
 const Backend& choose_backend(const char* op, const Args& args) {
-  std::vector<std::string> failures;
-  for (const Backend* backend : eligible_backends()) {
+  const std::vector<const Backend*> backends = eligible_backends();
+  const auto reasons_of = [&](const Backend& backend) {
     // Looked at first: a call on host memory must not start a device's driver.
-    Reasons reasons = backend->supports(args);
-    if (reasons.empty()) reasons = backend->unavailable();
-    if (reasons.empty()) return *backend;
-    for (const std::string& reason : reasons) {
+    Reasons reasons = backend.supports(args);
+    return reasons.empty() ? backend.unavailable() : reasons;
+  };
+  for (const Backend* backend : backends) {
+    if (reasons_of(*backend).empty()) return *backend;
+  }
+  // Texts are made once it is known that somebody reads them.
+  std::vector<std::string> failures;
+  for (const Backend* backend : backends) {
+    for (const std::string& reason : reasons_of(*backend)) {
       failures.push_back(
           cat(op, ": backend ", backend->name(), " cannot serve the call: ", reason));
     }
@@ -39,18 +46,15 @@ const Backend& choose_backend(const char* op, const Args& args) {
   throw Error(ErrorCode::unsupported, std::move(failures));
 }
 
+/// Throws where a workspace is smaller than a call needs.
+void check_workspace(const char* op, const Workspace& workspace, std::size_t needed);
+
 /// The backend that will serve validated arguments, with a workspace that is large enough for it.
 template <class Args>
 const Backend& ready_backend(const char* op, const Args& args) {
   const Backend& backend = choose_backend(op, args);
   if constexpr (requires { args.workspace; }) {
-    const std::size_t needed = backend.workspace_size(args);
-    Checker check(op);
-    if (args.workspace.bytes < needed || (needed > 0 && args.workspace.data == nullptr)) {
-      check.fail("workspace", cat("has ", args.workspace.bytes, " bytes at ", args.workspace.data,
-                                  "; allowed: at least workspace_size(args) = ", needed));
-    }
-    check.raise(ErrorCode::workspace);
+    check_workspace(op, args.workspace, backend.workspace_size(args));
   }
   return backend;
 }
@@ -106,6 +110,31 @@ void call(const char* op, const Args& args, Validator<Args> validate,
   dispatch(op, args);
 }
 
+/// Where a caller that was given no workspace finds one.
+class WorkspaceSource {
+ public:
+  virtual Workspace find(std::size_t bytes) = 0;
+
+ protected:
+  ~WorkspaceSource() = default;
+};
+
+/// One call of an operator in a workspace that is found once its size is known: a size query by
+/// itself would validate the arguments a second time.
+template <class Args>
+void call(const char* op, Args args, WorkspaceSource& source, Validator<Args> validate,
+          MemoryCheck<Args> check_memory) {
+  args.workspace = {};
+  Checker check(op);
+  check_arguments(check, op, args, validate, check_memory);
+  const Backend& backend = choose_backend(op, args);
+  const std::size_t needed = backend.workspace_size(args);
+  args.workspace = source.find(needed);
+  check_workspace(op, args.workspace, needed);
+  backend.run(args);
+  record_call(op, backend);
+}
+
 /// Bytes of workspace that the call of these arguments needs; `check` is of Scope::shapes.
 template <class Args>
 std::size_t query(Checker& check, const char* op, const Args& args, Validator<Args> validate) {
@@ -140,5 +169,12 @@ void index_blocks(Checker& check, const IndexArgs& args);
 void attend(Checker& check, const AttendArgs& args);
 std::size_t workspace_size(Checker& check, const IndexArgs& args);
 std::size_t workspace_size(Checker& check, const AttendArgs& args);
+
+/// The operators in a workspace of `source`.
+void attend(const AttendArgs& args, WorkspaceSource& source);
+void index_blocks(const IndexArgs& args, WorkspaceSource& source);
+void index_scores(const IndexScoresArgs& args, WorkspaceSource& source);
+void select_blocks(const SelectArgs& args, WorkspaceSource& source);
+void layer_step(const LayerStepArgs& args, WorkspaceSource& source);
 
 }  // namespace msa

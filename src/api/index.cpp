@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::int64_t max_int32 = std::numeric_limits<std::int32_t>::max();
 
-const std::vector<DType> query_types = {DType::bf16, DType::f16, DType::e4m3};
-const std::vector<DType> key_types = {DType::bf16, DType::e4m3};
+constexpr DTypes query_types = {DType::bf16, DType::f16, DType::e4m3};
+constexpr DTypes key_types = {DType::bf16, DType::e4m3};
 
 void check_rule(Checker& check, const SelectRule& rule) {
   check.range("rule.init_blocks", rule.init_blocks, 0, max_int32);
@@ -139,6 +139,9 @@ void check_memory(Checker& check, const Args& a, HostReader& host) {
 void check_call(const IndexArgs& args) { check_call("index_blocks", args, validate, check_memory); }
 
 void index_blocks(const IndexArgs& args) { call("index_blocks", args, validate, check_memory); }
+void index_blocks(const IndexArgs& args, WorkspaceSource& source) {
+  call<IndexArgs>("index_blocks", args, source, validate, check_memory);
+}
 void index_blocks(Checker& check, const IndexArgs& args) {
   check_arguments<IndexArgs>(check, "index_blocks", args, validate, check_memory);
   dispatch("index_blocks", args);
@@ -146,7 +149,13 @@ void index_blocks(Checker& check, const IndexArgs& args) {
 void index_scores(const IndexScoresArgs& args) {
   call("index_scores", args, validate, check_memory);
 }
+void index_scores(const IndexScoresArgs& args, WorkspaceSource& source) {
+  call<IndexScoresArgs>("index_scores", args, source, validate, check_memory);
+}
 void select_blocks(const SelectArgs& args) { call("select_blocks", args, validate, check_memory); }
+void select_blocks(const SelectArgs& args, WorkspaceSource& source) {
+  call<SelectArgs>("select_blocks", args, source, validate, check_memory);
+}
 
 std::size_t workspace_size(const IndexArgs& args) { return query("index_blocks", args, validate); }
 std::size_t workspace_size(Checker& check, const IndexArgs& args) {

@@ -30,8 +30,8 @@ void validate(Checker& check, const MergeArgs& a) {
     const bool allowed_type =
         a.out_a.dtype == DType::bf16 || a.out_a.dtype == DType::f16 || a.out_a.dtype == DType::f32;
     check.tensor(argument, t,
-                 {.dtypes = allowed_type ? std::vector<DType>{a.out_a.dtype}
-                                         : std::vector<DType>{DType::bf16, DType::f16, DType::f32},
+                 {.dtypes = allowed_type ? DTypes{a.out_a.dtype}
+                                         : DTypes{DType::bf16, DType::f16, DType::f32},
                   .extents = {tokens, heads, Extent::exactly("128", head_dim)},
                   .dense_last = true,
                   .output = output});

@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::int64_t max_int32 = std::numeric_limits<std::int32_t>::max();
 
-const std::vector<DType> activation_types = {DType::bf16, DType::f16};
-const std::vector<DType> weight_types = {DType::bf16, DType::f16, DType::f32};
+constexpr DTypes activation_types = {DType::bf16, DType::f16};
+constexpr DTypes weight_types = {DType::bf16, DType::f16, DType::f32};
 
 /// One i64 number a token.
 void check_per_token(Checker& check, const char* argument, const ConstTensor& t,
@@ -68,9 +68,9 @@ void check_weights(Checker& check, const WriteCacheArgs& a, bool with_index) {
 
 void check_outputs(Checker& check, const WriteCacheArgs& a, bool with_index) {
   const auto rows = [&](const char* argument, const Tensor& t, const char* heads,
-                        std::vector<DType> types) {
+                        const DTypes& types) {
     return check.tensor(argument, t,
-                        {.dtypes = std::move(types),
+                        {.dtypes = types,
                          .extents = {Extent::at_least("T", a.num_tokens),
                                      Extent::at_least(heads, 1), Extent::exactly("128", head_dim)},
                          .dense_last = true,
@@ -78,10 +78,10 @@ void check_outputs(Checker& check, const WriteCacheArgs& a, bool with_index) {
                          .touched = a.num_tokens > 0});
   };
   const bool known = a.qkv.dtype == DType::bf16 || a.qkv.dtype == DType::f16;
-  const std::vector<DType> own = known ? std::vector<DType>{a.qkv.dtype} : activation_types;
+  const DTypes own = known ? DTypes{a.qkv.dtype} : activation_types;
   rows("q_out", a.q_out, "Hq", own);
   if (!with_index) return;
-  std::vector<DType> index_types = own;
+  DTypes index_types = own;
   if (std::find(own.begin(), own.end(), a.index_cache.dtype) == own.end()) {
     index_types.push_back(a.index_cache.dtype);
   }
@@ -172,8 +172,8 @@ void validate(Checker& check, const InsertCacheArgs& a) {
     };
     rows("k", a.k);
     rows("v", a.v);
-    check.require(a.k.dtype == a.v.dtype, "v", "has dtype ", name(a.v.dtype), "; expected k's, ",
-                  name(a.k.dtype));
+    check.require(a.k.dtype == a.v.dtype, "v", "has dtype ", type_name(a.v.dtype),
+                  "; expected k's, ", type_name(a.k.dtype));
     check_per_token(check, "slot_mapping", a.slot_mapping, a.num_tokens);
   }
   if (index) {

@@ -24,7 +24,7 @@ ConstTensor view_by_head(Checker& check, const char* argument, const ConstTensor
                          const HeadRows& rule) {
   const bool split = rows.rank == 3;
   const std::string flat_label = cat(rule.heads_label, "·128");
-  std::vector<Extent> extents = {Extent::at_least("T", rule.tokens)};
+  Extents extents = {Extent::at_least("T", rule.tokens)};
   if (split) {
     extents.push_back(Extent::exactly(rule.heads_label, rule.heads));
     extents.push_back(Extent::exactly("128", head_dim));
@@ -34,7 +34,7 @@ ConstTensor view_by_head(Checker& check, const char* argument, const ConstTensor
   const std::size_t failures = check.count();
   check.tensor(argument, rows,
                {.dtypes = rule.dtypes,
-                .extents = std::move(extents),
+                .extents = extents,
                 .dense_last = true,
                 .output = rule.output,
                 .touched = rule.tokens > 0});

@@ -16,7 +16,7 @@ const SparseMetadata* find_metadata(const char* call, const LayerContext& layer,
 
 /// What rows of heads must be; `heads_label` as in "Hq".
 struct HeadRows {
-  std::vector<DType> dtypes;
+  DTypes dtypes;
   std::int64_t tokens;  ///< T
   const char* heads_label;
   std::int64_t heads;

@@ -24,15 +24,14 @@ LayerStepArgs chained(LayerStepArgs args) {
 
 /// One number of tokens for all three.
 std::vector<std::string> token_failures(const LayerStepArgs& args) {
-  std::vector<std::string> failures;
+  Checker check("layer_step");
   const auto same = [&](const char* argument, std::int64_t tokens) {
-    if (tokens == args.write.num_tokens) return;
-    failures.push_back(cat("layer_step: argument '", argument, "' is ", tokens,
-                           "; expected write.num_tokens = ", args.write.num_tokens));
+    check.require(tokens == args.write.num_tokens, argument, "is ", tokens, "; expected ",
+                  check.shown("write.num_tokens"), " = ", args.write.num_tokens);
   };
   same("index.batch.num_actual_tokens", args.index.batch.num_actual_tokens);
   same("attend.batch.num_actual_tokens", args.attend.batch.num_actual_tokens);
-  return failures;
+  return check.failures();
 }
 
 /// Which of the three a tensor takes part in.
@@ -116,10 +115,12 @@ std::vector<std::string> bound_failures(const LayerStepArgs& args) {
   }
   const std::int64_t bound = args.attend.batch.max_seq_len;
   if (blocks(longest) <= blocks(bound)) return {};
-  return {
-      cat("layer_step: argument 'attend.batch.max_seq_len' is ", bound, ", ", blocks(bound),
-          " blocks; allowed: at least the ", blocks(longest),
-          " blocks of the longest request in index.batch, all of which the selection may name")};
+  Checker check("layer_step");
+  check.fail("attend.batch.max_seq_len",
+             cat("is ", bound, ", ", blocks(bound), " blocks; allowed: at least the ",
+                 blocks(longest), " blocks of the longest request in ", check.shown("index.batch"),
+                 ", all of which the selection may name"));
+  return check.failures();
 }
 
 /// Every failure of all three, before the first of them writes.
@@ -156,6 +157,22 @@ void layer_step(const LayerStepArgs& args) {
   write_cache(step.write);
   index_blocks(step.index);
   attend(step.attend);
+}
+
+void layer_step(const LayerStepArgs& args, WorkspaceSource& source) {
+  const LayerStepArgs step = chained(args);
+  std::size_t bytes = 0;
+  const auto add = [&](const auto& part) {
+    try {
+      bytes = std::max(bytes, workspace_size(part));
+    } catch (const Error&) {  // The call says it, beside all else that is wrong.
+    }
+  };
+  add(step.index);
+  add(step.attend);
+  LayerStepArgs with_workspace = args;
+  with_workspace.index.workspace = source.find(bytes);
+  layer_step(with_workspace);
 }
 
 std::size_t workspace_size(const LayerStepArgs& args) {
