@@ -87,23 +87,37 @@ def _register_errors(core: Any) -> None:
     core.ERROR_TYPE_TO_NAME[Error] = "msa_cpp.invalid_argument"
 
 
-class _Library:
-    """The library's packed functions as attributes, from the first one asked for."""
+_FUNCTIONS = (
+    "attend", "attend_workspace_size", "backends", "command", "copy_pages", "cpu_info",
+    "index_blocks", "index_blocks_workspace_size", "index_scores", "index_scores_workspace_size",
+    "insert_cache", "last_backend", "layer_step", "layer_step_workspace_size", "merge_states",
+    "select_blocks", "select_blocks_workspace_size", "version", "view", "write_cache",
+)  # fmt: skip
+
+
+class _Loaded:
+    """The library's packed functions as attributes.
+
+    Without ``__getattr__``: a class that has it looks up every attribute the long way.
+    """
+
+
+class _Library(_Loaded):
+    """The same, from the first one asked for: then the object becomes a `_Loaded`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
 
     def __getattr__(self, name: str) -> Any:
-        # Found here only while the name is not in the instance: afterwards a call costs one lookup.
         if name.startswith("_"):
             raise AttributeError(name)
         with self._lock:
-            module = self.__dict__.get("_module") or self._load()
-            function = module.get_function(name)
-            self.__dict__[name] = function
-        return function
+            if type(self) is _Library:
+                self._load()
+                self.__class__ = _Loaded
+        return getattr(self, name)
 
-    def _load(self) -> Any:
+    def _load(self) -> None:
         problem = _system_problem()
         if problem:
             raise ImportError("msa_cpp: " + problem)
@@ -116,7 +130,12 @@ class _Library:
         self._from_dlpack = tvm_ffi.from_dlpack
         self._tensor = tvm_ffi.Tensor
         self._module = tvm_ffi.load_module(str(path()))
-        return self._module
+        for name in _FUNCTIONS:
+            try:
+                setattr(self, name, self._module.get_function(name))
+            except AttributeError:  # the command, in a build that holds none
+                continue
 
 
-lib = _Library()
+# Any: its attributes are the library's.
+lib: Any = _Library()
