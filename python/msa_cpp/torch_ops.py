@@ -21,7 +21,7 @@ import torch
 from ._arrays import described
 from ._batch import BatchMetadata
 from ._library import Error, lib
-from ._operators import MAX_TOPK, SOFTMAX_SCALE, _check_batch, _shard, _split
+from ._operators import MAX_TOPK, ONE, SOFTMAX_SCALE, WHOLE, _check_batch, _shard, _split
 
 _BATCH = (
     "Tensor seq_lens, Tensor block_table, Tensor? cu_seqlens_q, Tensor? context_lens, "
@@ -89,6 +89,7 @@ def _define() -> torch.library.Library:
     return library
 
 
+_Tensor = torch.Tensor
 _library = _define()
 _ops = torch.ops.msa_cpp
 # The overloads themselves: looking one up by its packet costs a microsecond a call.
@@ -146,12 +147,12 @@ def attend(
     lse_out: torch.Tensor | None = None,
     return_lse: bool = False,
     softmax_scale: float = SOFTMAX_SCALE,
-    k_scale: float | torch.Tensor = 1.0,
-    v_scale: float | torch.Tensor = 1.0,
+    k_scale: float | torch.Tensor = ONE,
+    v_scale: float | torch.Tensor = ONE,
     kv_dtype: str | None = None,
     causal: bool = True,
     invariant: bool = False,
-    kv_shard: tuple[int, int] = (0, 1),
+    kv_shard: tuple[int, int] = WHOLE,
     workspace: torch.Tensor | None = None,
     workspace_cap: int | None = None,
 ) -> Any:
@@ -162,13 +163,16 @@ def attend(
         out = q.new_empty((batch.num_actual_tokens, q.shape[1], q.shape[2]))
     if return_lse and lse_out is None:
         lse_out = q.new_empty((batch.num_actual_tokens, q.shape[1]), dtype=torch.float32)
-    k, v = _split("attend", kv_cache)
+    k, v = (kv_cache, None) if type(kv_cache) is _Tensor else _split("attend", kv_cache)
     # fmt: off
-    if (softmax_scale == SOFTMAX_SCALE and type(k_scale) is float and k_scale == 1.0
-            and type(v_scale) is float and v_scale == 1.0 and causal and not invariant
-            and kv_shard == (0, 1) and workspace is None and workspace_cap is None):
-        # Arguments that are their defaults cost less where they are not passed.
-        _attend(q, k, v, kv_dtype, selection, *_fields("attend", batch), out, lse_out)
+    if (type(batch) is BatchMetadata and softmax_scale is SOFTMAX_SCALE and k_scale is ONE
+            and v_scale is ONE and causal is True and invariant is False and kv_shard is WHOLE
+            and workspace is None and workspace_cap is None):
+        # Arguments that stand at their defaults cost less where they are not passed, and the batch's
+        # fields where they are read here.
+        _attend(q, k, v, kv_dtype, selection, batch.seq_lens, batch.block_table, batch.cu_seqlens_q,
+                batch.context_lens, batch.num_decodes, batch.num_prefills, batch.decode_query_len,
+                batch.num_actual_tokens, batch.max_query_len, batch.max_seq_len, out, lse_out)
     else:
         _attend(q, k, v, kv_dtype, selection, *_fields("attend", batch), out, lse_out,
                 softmax_scale, *_scales(k_scale, v_scale), causal, invariant,

@@ -14,6 +14,7 @@ import sys
 import threading
 import tracemalloc
 from importlib import metadata
+from pathlib import Path
 
 import msa_cpp
 import numpy as np
@@ -202,6 +203,16 @@ def test_the_command():
     assert run("info", "--quiet").stdout == ""
     wrong = run("nosuch")
     assert wrong.returncode == 2 and "nosuch" in wrong.stderr
+
+
+def test_the_benchmark_of_calls_runs():
+    benchmark = Path(__file__).parents[3] / "bench" / "python" / "overhead.py"
+    if not benchmark.exists():
+        pytest.skip("the tests are not in their tree")
+    done = subprocess.run([sys.executable, str(benchmark), "--quick"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert sum(" us (" in line for line in lines) >= 3 and "import msa_cpp" in lines[-1], done.stdout
 
 
 def test_the_command_imports_no_framework():
