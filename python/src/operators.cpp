@@ -281,7 +281,12 @@ MSA_PACKED(insert_cache, in, result) {
   args.index_cache = in.index_tensor("index_cache");
   args.k_scale = in.scale("k_scale");
   args.v_scale = in.scale("v_scale");
-  const ConstTensor& rows = args.k.given() ? args.k : args.index_k;
+  // T is what the first that is there has: where one is missing, the others show what it should be.
+  ConstTensor rows;
+  for (const ConstTensor* t :
+       {&args.k, &args.v, &args.slot_mapping, &args.index_k, &args.index_slot_mapping}) {
+    if (!rows.given()) rows = *t;
+  }
   args.num_tokens = in.integer("num_tokens", rows.shape[0]);
   args.stream = in.stream(rows.device);
   in.done();

@@ -172,8 +172,10 @@ void validate(Checker& check, const InsertCacheArgs& a) {
     };
     rows("k", a.k);
     rows("v", a.v);
-    check.require(a.k.dtype == a.v.dtype, "v", "has dtype ", type_name(a.v.dtype),
-                  "; expected k's, ", type_name(a.k.dtype));
+    const auto allowed = [](DType type) { return type == DType::bf16 || type == DType::f16; };
+    const bool both = a.k.given() && allowed(a.k.dtype) && a.v.given() && allowed(a.v.dtype);
+    check.require(!both || a.k.dtype == a.v.dtype, "v", "has dtype ", name(a.v.dtype),
+                  "; expected k's, ", name(a.k.dtype));
     check_per_token(check, "slot_mapping", a.slot_mapping, a.num_tokens);
   }
   if (index) {

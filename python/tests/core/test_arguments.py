@@ -67,6 +67,7 @@ def read_only(array):
     return array
 
 
+F32 = np.zeros((2 * TOKENS, 3), np.float32)
 F64, I64 = np.zeros((TOKENS, HEADS)), np.zeros((TOKENS, KV_HEADS, 2), np.int64)
 
 # operator, the arguments that are wrong, and pieces of the message
@@ -133,7 +134,10 @@ WRONG = [
     ("copy_pages", dict(src=np.zeros((4, 2, 128, 256))), ["expected src's type and page shape, float64 of"]),
     ("copy_pages", dict(dst=read_only(np.zeros((4, 2, 128, 256), np.float16))), ["'dst' is <", "read-only"]),
     ("insert_cache", dict(kv_cache=[]), ["'kv_cache' is a list of 0; allowed: one array, or a pair"]),
-    ("insert_cache", dict(k=None), ["'k' is missing; expected [T"]),
+    ("insert_cache", dict(k=None), ["'k' is missing; expected [T ≥ 2, Hkv = 2, 128] of type"]),
+    ("insert_cache", dict(v=None), ["'v' is missing; expected [T ≥ 2, Hkv = 2, 128] of type"]),
+    ("insert_cache", dict(k=F64), ["'k' has dtype float64; allowed: bf16", "'k' has 2 dimensions; expected"]),
+    ("insert_cache", dict(v=np.zeros((2, 2, 128), np.float32)), ["'v' has dtype f32; allowed: bf16, f16"]),
     ("write_cache", dict(qkv=None), ["'qkv' is missing; expected [T"]),
     ("write_cache", dict(kv_cache=(None,)), ["'kv_cache' is a tuple of 1; allowed: one array, or a pair"]),
     ("write_cache", dict(norm_eps="a"), ["'norm_eps' is 'a'; allowed: a number"]),
@@ -154,6 +158,46 @@ WRONG = [
     ("view", dict(dtype="float7"), ["'dtype' is 'float7'; allowed: bf16, f16, f32, e4m3"]),
     ("view", dict(dtype="e4m3"), ["'dtype' is 'e4m3' of 8 bits; allowed: a type of 16 bits"]),
 ]
+
+
+@pytest.mark.parametrize("name", ["k", "v"])
+def test_what_is_missing_is_all_that_is_said_of_it(calls, name):
+    with pytest.raises(msa_cpp.Error) as caught:
+        msa_cpp.insert_cache(**{**calls.insert_cache, name: None})
+    assert len(caught.value.failures) == 1, str(caught.value)
+
+
+def test_a_layer_step_speaks_of_its_own_arguments(calls):
+    step = calls.layer_step
+    other = msa_cpp.BatchMetadata(calls.lengths[:1], calls.table[:1])
+    selection = np.zeros((TOKENS, KV_HEADS, 4), np.int32)
+    with pytest.raises(msa_cpp.Error) as caught:
+        msa_cpp.layer_step(**{**step, "index_batch": other, "selection": selection, "lse_out": F32,
+                              "out": step["q_out"], "init_blocks": -1})
+    text = str(caught.value)
+    for piece in ("argument 'index_batch.num_actual_tokens' is 1; expected batch.num_actual_tokens = 2",
+                  "argument 'init_blocks' is -1", "argument 'out' shares memory with 'q'",
+                  "argument 'lse_out' has 3 in dimension 1"):
+        assert piece in text, text
+    for part in ("'rule.", "'write.", "'index.", "'attend.", "'lse'"):
+        assert part not in text, text
+
+
+def test_outputs_that_meet_are_named(calls):
+    lse = np.zeros((TOKENS, HEADS), np.float32)
+    for call, text in (
+        (lambda: msa_cpp.merge_states(*[a.copy() for a in calls.merge_states.values()],
+                                      out=np.zeros((TOKENS, HEADS, 128), np.float16), lse_out=F32),
+         "'lse_out' has 3 in dimension 1"),
+        (lambda: msa_cpp.attend(**calls.attend, lse_out=lse, workspace=lse.view(np.uint8)),
+         "'lse_out' shares memory with 'workspace'"),
+        (lambda: msa_cpp.select_blocks(**calls.select_blocks,
+                                       out=calls.select_blocks["scores"].view(np.int32)[:, :2, :2]),
+         "'out' shares memory with 'scores'"),
+    ):
+        with pytest.raises(msa_cpp.Error) as caught:
+            call()
+        assert text in str(caught.value), str(caught.value)
 
 
 @pytest.mark.parametrize("op, wrong, pieces", WRONG, ids=[f"{op}-{'-'.join(w)}-{i}" for i, (op, w, _) in
