@@ -379,13 +379,13 @@ void Checker::disjoint(const Region& output, const std::vector<Region>& others) 
 }
 
 void Checker::placement(const Regions& inputs, const Regions& outputs, const Workspace& workspace) {
-  // Outputs first, then inputs; behind them the workspace, written too, though its contents never
-  // matter: what a call reads must not lie in it.
+  // Inputs, then outputs; last the workspace, written too, though its contents never matter: what a
+  // call reads must not lie in it.
   constexpr std::size_t most = 2 * Regions::most + 1;
   std::array<const Region*, most> all;
   std::size_t count = 0;
-  for (const Region& output : outputs) all[count++] = &output;
   for (const Region& input : inputs) all[count++] = &input;
+  for (const Region& output : outputs) all[count++] = &output;
   same_device(std::span<const Region* const>(all.data(), count));
   if (scope_ == Scope::shapes) return;
   const Region scratch{"workspace", memory_of(workspace)};
@@ -396,10 +396,11 @@ void Checker::placement(const Regions& inputs, const Regions& outputs, const Wor
   const auto compare = [&](std::size_t output, std::size_t other) {
     if (spans[output].meets(spans[other])) disjoint(*all[output], {*all[other]});
   };
-  for (std::size_t i = outputs.size(); i < count; ++i) compare(count, i);
-  for (std::size_t output = 0; output < outputs.size(); ++output) {
-    for (std::size_t i = outputs.size(); i <= count; ++i) compare(output, i);
-    for (std::size_t i = output + 1; i < outputs.size(); ++i) compare(output, i);
+  const std::size_t first_output = inputs.size();
+  for (std::size_t i = 0; i < first_output; ++i) compare(count, i);
+  for (std::size_t output = first_output; output < count; ++output) {
+    for (std::size_t i = 0; i < first_output; ++i) compare(output, i);
+    for (std::size_t i = output + 1; i <= count; ++i) compare(output, i);
   }
 }
 
