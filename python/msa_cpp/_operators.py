@@ -107,6 +107,9 @@ def _run(
 ) -> None:
     """``op(*args, *rest)``, where `rest` is the workspace, its cap and the stream."""
     workspace, cap, stream = rest
+    if workspace is None and cap is None and stream is None:
+        call(op, args, outputs)
+        return
     if stream is not None and workspace is None:
         workspace = _torch_workspace(like, size, (*args, None, cap, stream), stream)
     call(op, (*args, workspace, cap, stream), outputs)
