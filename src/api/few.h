@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <initializer_list>
 
+#include "msa/error.h"
+
 namespace msa {
 
 /// A list of at most `most` values that allocates nothing: every call writes a dozen of them down
@@ -17,9 +19,9 @@ class Few {
     for (const T& value : values) push_back(value);
   }
 
-  /// Values past the capacity are dropped: a rule that needs more needs a larger one.
   constexpr void push_back(const T& value) {
-    if (size_ < most) values_[size_++] = value;
+    if (size_ == most) throw Error(ErrorCode::internal, "a list is longer than its type allows");
+    values_[size_++] = value;
   }
   constexpr std::size_t size() const { return size_; }
   constexpr const T* begin() const { return values_.data(); }
