@@ -18,6 +18,7 @@
 #include "cli/system_info.h"
 #ifdef MSA_HAS_CUDA
 #include "cuda/place/place.h"
+#include "cuda/place/rates.h"
 #endif
 
 namespace msa::cli {
@@ -187,6 +188,19 @@ std::string device_name(const Place& place) {
   return fmt::format("cuda:{}", place.device().index);
 }
 
+double memory_rate([[maybe_unused]] Place& place, [[maybe_unused]] void* memory,
+                   [[maybe_unused]] std::size_t bytes) {
+  double best = 0;
+#ifdef MSA_HAS_CUDA
+  constexpr std::size_t least = std::size_t{256} << 20;  // several times an L2 cache
+  if (place.device().type != DeviceType::cuda || bytes < least) return best;
+  for (const cuda::MemoryRate& rate : cuda::measure_rates(place, memory, bytes).memory) {
+    best = std::max(best, rate.bytes_per_second);
+  }
+#endif
+  return best;
+}
+
 PlacedBuffer::PlacedBuffer(Place& place, std::size_t bytes) : place_(&place), bytes_(bytes) {
   if (bytes == 0) return;
   data_ = place.allocate(bytes);
@@ -200,6 +214,7 @@ PlacedBuffer::PlacedBuffer(Place& place, std::size_t bytes) : place_(&place), by
 
 PlacedBuffer::~PlacedBuffer() {
   if (bytes_ == 0) return;
+  if (pinned_) place_->unpin(host_);
   place_->free(data_, bytes_);
   if (host_ != data_) host_place().free(host_, bytes_);
 }
@@ -215,6 +230,7 @@ Tensor PlacedBuffer::host_view(DType dtype, std::initializer_list<std::int64_t> 
 void PlacedBuffer::upload(std::size_t offset, std::size_t bytes) const {
   if (host_ == data_ || bytes == 0) return;
   place_->upload(static_cast<char*>(data_) + offset, host_as<char>() + offset, bytes);
+  if (pinned_) place_->synchronize();  // the caller goes on to change it
 }
 
 void PlacedBuffer::download(std::size_t offset, std::size_t bytes) const {

@@ -37,6 +37,10 @@ std::unique_ptr<Place> choose_place(const std::string& command, const std::strin
 /// "cpu", "cuda:0": what `--device` names the place by.
 std::string device_name(const Place& place);
 
+/// Bytes a second that a device copies or gathers at best, measured on memory of its own that it
+/// may overwrite; 0 for the host, and for memory too small to tell.
+double memory_rate(Place& place, void* memory, std::size_t bytes);
+
 /// Memory of a place, with as much on the host; one and the same where the place is the host. Host
 /// pages are not touched until somebody writes, and huge where the system grants it (a cache is
 /// read in 64 KB pieces at random: small pages would cost a TLB miss a few lines).
@@ -50,6 +54,9 @@ class PlacedBuffer {
     return *this;
   }
   ~PlacedBuffer();
+
+  /// For what is copied as a whole again and again: its copies become fast where they can.
+  void pin() { pinned_ = pinned_ || (host_ != data_ && bytes_ > 0 && place_->pin(host_, bytes_)); }
 
   void* data() const { return data_; }  ///< in the place
   void* host() const { return host_; }
@@ -83,12 +90,14 @@ class PlacedBuffer {
     std::swap(data_, other.data_);
     std::swap(host_, other.host_);
     std::swap(bytes_, other.bytes_);
+    std::swap(pinned_, other.pinned_);
   }
 
   Place* place_ = nullptr;
   void* data_ = nullptr;
   void* host_ = nullptr;
   std::size_t bytes_ = 0;
+  bool pinned_ = false;
 };
 
 /// A vector and its copy in a place.

@@ -45,6 +45,11 @@ class Place {
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void free(void* memory, std::size_t bytes) noexcept = 0;
 
+  /// Makes copies of this memory of the host fast, several times so on a device; false where that
+  /// cannot be had. Such memory may not change before `synchronize` where `upload` reads it.
+  virtual bool pin(void* /*host*/, std::size_t /*bytes*/) { return false; }
+  virtual void unpin(void* /*host*/) noexcept {}
+
   /// Copies in the order of the stream's calls. What `upload` reads may change once it has
   /// returned; what `download` writes is there then.
   virtual void upload(void* to, const void* from, std::size_t bytes) = 0;
@@ -55,8 +60,9 @@ class Place {
   /// Waits for everything that the stream was given.
   virtual void synchronize() = 0;
 
-  /// Notes the time at which the stream gets here, under a number from 0 to max_marks − 1.
-  static constexpr std::size_t max_marks = 8;
+  /// Notes the time at which the stream gets here, under a number from 0 to max_marks − 1. Among
+  /// recorded calls: at each run of them.
+  static constexpr std::size_t max_marks = 64;
   virtual void mark(std::size_t number) = 0;
   /// Seconds from one mark's last note to another's; waits for the later one.
   virtual double seconds_between(std::size_t from, std::size_t to) = 0;

@@ -1,6 +1,7 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -97,6 +98,7 @@ TEST(ReplayRun, APlaceWithMemoryOfItsOwnGivesTheSameDigestAndChecks) {
     options.shape = {4, 2, 2};
     options.kv_type = layout == KVLayout::LBNHC ? DType::e4m3 : DType::bf16;
     options.draft = layout == KVLayout::BHLNC ? 2 : 0;
+    options.layers = layout == KVLayout::LBHNC ? 1 : 3;
     const ReplayReport host = run(options);
     cli::ApartPlace apart;
     const ReplayReport report = run_replay(small_trace(), options, {}, apart);
@@ -107,9 +109,60 @@ TEST(ReplayRun, APlaceWithMemoryOfItsOwnGivesTheSameDigestAndChecks) {
     EXPECT_EQ(report.checks.worst_share(), host.checks.worst_share());
     EXPECT_EQ(report.locality.jaccard(), host.locality.jaccard());
     EXPECT_GT(report.steps.front().times[Phase::attend], 0);
+    // Where there is a device, decode steps are padded to a few batch sizes and replayed.
+    EXPECT_TRUE(host.captured.empty());
+    EXPECT_FALSE(report.captured.empty());
+    for (const std::int64_t requests : report.captured) {
+      EXPECT_TRUE(requests == options.max_batch ||
+                  std::has_single_bit(static_cast<std::uint64_t>(requests)));
+    }
+    EXPECT_GT(decode_rates(report.steps)[0].bytes, 0);
+    EXPECT_EQ(decode_rates(report.steps)[1].bytes, decode_rates(host.steps)[1].bytes);
+    ReplayOptions eager = options;
+    eager.eager = true;
+    const ReplayReport called = run_replay(small_trace(), eager, {}, apart);
+    EXPECT_TRUE(called.captured.empty());
+    EXPECT_EQ(called.digest, host.digest);
   }
   cli::expect_refused_for_want_of_the_device(
       [](Place& nowhere) { run_replay(small_trace(), small_options(), {}, nowhere); });
+}
+
+/// Steps of up to most_captured requests are padded to a power of two, larger ones called.
+TEST(ReplayRun, StepsAreReplayedInBucketsOfPowersOfTwo) {
+  std::vector<TraceRequest> trace;
+  for (std::int64_t r = 0; r < 520; ++r) trace.push_back({0, 5, 2 + (r < 516 ? 1 : 0), {}});
+  ReplayOptions options;
+  options.all = true;
+  options.shape = {1, 1, 1};
+  options.max_batch = 520;
+  options.chunk = 4096;
+  options.verify_rows = 1;
+  const std::uint64_t digest = run_replay(trace, options, {}).digest;
+  cli::ApartPlace apart;
+  const ReplayReport report = run_replay(trace, options, {}, apart);
+  EXPECT_EQ(report.digest, digest);
+  EXPECT_TRUE(report.captured.empty());  // 520 requests, then 516
+  options.max_batch = 300;
+  EXPECT_EQ(run_replay(trace, options, {}, apart).captured, (std::vector<std::int64_t>{256, 300}));
+}
+
+TEST(ReplayRun, EveryLayerIsComputedOfItsOwnCachesAndChecked) {
+  ReplayOptions options = small_options();
+  std::set<std::uint64_t> digests;
+  for (const std::int64_t layers : {1, 2, 3}) {
+    options.layers = layers;
+    std::set<const void*> caches;
+    ReplayHooks hooks;
+    hooks.on_computed = [&](const StepPlan&, const StepTensors& tensors) {
+      caches.insert(tensors.write.kv_cache.packed.data);
+    };
+    const ReplayReport report = run(options, hooks);
+    expect_served(report);
+    EXPECT_EQ(static_cast<std::int64_t>(caches.size()), layers);
+    EXPECT_TRUE(digests.insert(report.digest).second);
+    EXPECT_EQ(run(options).digest, report.digest);
+  }
 }
 
 TEST(ReplayRun, DigestDependsOnSeedAndRequests) {
@@ -195,6 +248,12 @@ INSTANTIATE_TEST_SUITE_P(ReplayRun, ReplayVariant,
                                                  [](ReplayOptions& o) {
                                                    o.layout = KVLayout::LHBNC;
                                                    o.shape = {9, 3, 3};
+                                                 }},
+                                         Variant{"three_layers_of_BLHNC_8_2",
+                                                 [](ReplayOptions& o) {
+                                                   o.layers = 3;
+                                                   o.layout = KVLayout::BLHNC;
+                                                   o.shape = {8, 2, 2};
                                                  }}),
                          [](const auto& info) { return std::string(info.param.name); });
 
@@ -466,15 +525,18 @@ TEST(ReplayReportText, NamesEveryOptionThatIsNotTheDefault) {
   options.kv_type = DType::e4m3;
   options.index_type = DType::e4m3;
   options.layout = KVLayout::LBNHC;
+  options.layers = 4;
   options.draft = 3;
   options.chunk = 100;
   options.max_batch = 2;
   options.verify_rows = 1;
   options.seed = 9;
+  options.eager = true;
   EXPECT_EQ(
       reproducing_command("t.csv", options, "cuda:1"),
-      "msa replay t.csv --requests 7 --seed 9 --shard 64/4 --kv e4m3 --index-kv e4m3 --layout "
-      "LBNHC --max-batch 2 --chunk 100 --draft 3 --verify-rows 1 --pages 99 --device cuda:1");
+      "msa replay t.csv --requests 7 --seed 9 --shard 64/4 --layers 4 --kv e4m3 --index-kv e4m3 "
+      "--layout LBNHC --max-batch 2 --chunk 100 --draft 3 --verify-rows 1 --eager --pages 99 "
+      "--device cuda:1");
 }
 
 TEST(ReplayOptionsCheck, ListsEveryWrongOption) {
@@ -485,11 +547,12 @@ TEST(ReplayOptionsCheck, ListsEveryWrongOption) {
   options.index_type = DType::f16;
   options.budget_seconds = 0;
   options.verify_rows = -1;
+  options.layers = 17;
   try {
     run(options);
     FAIL() << "accepted";
   } catch (const Error& error) {
-    EXPECT_EQ(error.failures().size(), 6u) << error.what();
+    EXPECT_EQ(error.failures().size(), 7u) << error.what();
   }
 }
 

@@ -52,7 +52,7 @@ class Replay final : public Command {
  public:
   const char* name() const override { return "replay"; }
   const char* summary() const override {
-    return "Serve a request trace through one sparse attention layer, checking as it goes";
+    return "Serve a request trace through sparse attention layers, checking as it goes";
   }
 
   void add_options(CLI::App& app) override {
@@ -126,6 +126,11 @@ class Replay final : public Command {
     app.add_option("--shard", shard_, "Query heads/KV heads of the tensor-parallel shard")
         ->type_name("HQ/HKV")
         ->capture_default_str();
+    app.add_option("--layers", options_.layers,
+                   "Layers of each step, alike, each with caches of its own")
+        ->type_name("N")
+        ->capture_default_str()
+        ->check(whole_number<std::int64_t>(1, replay::Engine::most_layers));
     app.add_option("--kv", kv_, "Type of the main cache: bf16, f16, e4m3, e5m2")
         ->capture_default_str();
     app.add_option("--index-kv", index_kv_, "Type of the index cache: bf16, e4m3")
@@ -133,6 +138,10 @@ class Replay final : public Command {
     app.add_option("--layout", layout_, "Order of the main cache, outermost dimension first")
         ->capture_default_str();
     add_device_option(app, device_);
+    app.add_flag(
+        "--eager", options_.eager,
+        "Call the operators of every step; else a device captures decode steps in CUDA graphs, one "
+        "for each power of two of requests up to 512, and replays them");
     app.add_option("--threads", threads_, "Threads, as MSA_THREADS (default: all usable cores)")
         ->check(whole_number<int>(1, cpu::most_threads));
   }
@@ -146,7 +155,7 @@ class Replay final : public Command {
         ->capture_default_str()
         ->check(whole_number<std::int64_t>(0, max_decode_query_len - 1));
     add_count(app, "--pages", options_.pages,
-              "Pages of the main cache (default: what the trace needs, within 1.5 GB)");
+              "Pages of a layer's main cache (default: what the trace needs, within 1.5 GB)");
   }
 
   /// An option of a number from 1 up.
@@ -163,9 +172,10 @@ class Replay final : public Command {
                                   : place.description();
     console.print("{}: {} of {} requests, seed {}\n", trace_, o.requests, report.trace_requests,
                   o.seed);
-    console.print("layer {}/{}, index heads {}; cache {} {}, index {}; {} pages, {}\n",
-                  o.shape.q_heads, o.shape.kv_heads, o.shape.index_heads, msa::name(o.kv_type),
-                  msa::name(o.layout), msa::name(o.index_type), o.pages,
+    console.print("{} {}/{}, index heads {}; cache {} {}, index {}; {} pages, {}\n",
+                  o.layers == 1 ? "layer" : fmt::format("{} layers", o.layers), o.shape.q_heads,
+                  o.shape.kv_heads, o.shape.index_heads, msa::name(o.kv_type), msa::name(o.layout),
+                  msa::name(o.index_type), o.pages,
                   format_bytes(static_cast<double>(report.cache_bytes)));
     console.print("batch {}, chunk {}, draft {}; {}\n", o.max_batch, o.chunk, o.draft, where);
     if (report.predicted_seconds > 0) {

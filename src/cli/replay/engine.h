@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,12 +17,13 @@
 #include "msa/layer.h"
 
 /// \file
-/// One attention layer with its caches: computes the steps that the scheduler plans.
+/// Attention layers with their caches: compute the steps that the scheduler plans.
 
 namespace msa::replay {
 
 struct EngineConfig {
   LayerShape shape;
+  std::int64_t layers = 1;         ///< alike, each with caches of its own, 1 to most_layers
   DType kv_type = DType::bf16;     ///< of the main cache: bf16, f16, e4m3 or e5m2
   DType index_type = DType::bf16;  ///< of the index cache: bf16 or e4m3
   KVLayout layout = KVLayout::LBHNC;
@@ -31,6 +33,7 @@ struct EngineConfig {
   std::int64_t max_batch = 0;    ///< requests of a step
   std::int64_t max_seq_len = 0;  ///< keys of a request
   std::int64_t decode_query_len = 1;
+  bool graphs = false;  ///< steps of decode rows alone are captured once a bucket and replayed
   std::uint64_t seed = 1;
 
   /// Rows, q and outputs: f16 where the cache is f16, else bf16.
@@ -72,11 +75,18 @@ struct PhaseTimes {
   }
 };
 
-/// Views of everything a step read and wrote, in host memory, for the verifier. Valid until the
-/// next step.
+/// Bytes that a step must read in all layers: visible index keys of each request once, and each
+/// (page, KV head) tile once that a row of a request chose.
+struct StepBytes {
+  double index = 0;
+  double attend = 0;
+};
+
+/// Views of everything a layer read and wrote in a step, in host memory, for the verifier. Valid
+/// until the next step.
 struct StepTensors {
-  /// Brings row `token`'s q and index_q and the pages of its request to the host; what a step wrote
-  /// beside them is there. Empty where the host holds everything.
+  /// Brings row `token`'s q and index_q, its request's index keys and the pages that it chose to
+  /// the host; what a step wrote beside them is there. Empty where the host holds everything.
   std::function<void(const StepItem& item, std::int64_t token)> fetch;
   WriteCacheArgs write;  // inputs and outputs of write_cache
   Tensor selection;      // [max_tokens, Hi, topk] i32
@@ -86,26 +96,41 @@ struct StepTensors {
   Scale k_scale, v_scale;
 };
 
-/// Owns the layer's caches and buffers, in one place. Caches start as NaN everywhere and are never
-/// cleared.
+/// Owns the layers' caches and buffers, in one place. Caches start as NaN everywhere and are never
+/// cleared. Every layer gets the same rows; its norms, and so its keys and choices, are its own.
+/// Layer `step mod layers` of a step is the one that is looked at: its outputs enter the digest,
+/// and the verifier sees its tensors.
 class Engine {
  public:
   static constexpr std::int64_t topk = 16;
+  static constexpr std::int64_t most_layers = 16;
+  /// Requests of the largest bucket; a larger batch is called, not replayed.
+  static constexpr std::int64_t most_captured = 512;
 
   explicit Engine(const EngineConfig& config, Place& place = cli::host_place());
 
-  /// Computes a step: draws the rows, splits the batch, writes the caches, selects, attends, and
-  /// adds outputs and ids to the digest. Returns where the time went.
+  /// Computes a step: draws the rows, splits the batch; in each layer writes the caches, selects
+  /// and attends; then adds the outputs of a layer and the ids of all to the digest. Returns where
+  /// the time went.
   PhaseTimes run(const StepPlan& plan, std::span<const Content> contents);
   /// Only draws the rows and writes the caches: a cheap way to a long context.
   void prefill_caches(const StepPlan& plan, std::span<const Content> contents);
 
+  /// Of the step that was computed last.
+  StepBytes bytes(const StepPlan& plan) const;
+  /// Batch sizes that were captured so far, ascending.
+  std::vector<std::int64_t> captured() const;
+  /// A device's rate on the caches, which are lost.
+  double measure_memory() {
+    return cli::memory_rate(place_, kv_memory_.data(), kv_memory_.bytes());
+  }
+
   /// XXH64, chained over the outputs and ids of all steps so far.
   std::uint64_t digest() const { return digest_; }
   /// Starts the digest anew, as after a calibration.
-  void reset_digest() { digest_ = 0; }
+  void reset_digest() { digest_ = steps_ = 0; }
 
-  StepTensors tensors() const { return views(true); }
+  StepTensors tensors() const { return views(seen(), true); }
   /// The last step's batch as the metadata builder split it.
   const SparseMetadata& metadata() const { return metadata_.begin()->second; }
   const EngineConfig& config() const { return config_; }
@@ -118,16 +143,41 @@ class Engine {
   template <class T>
   using Vector = cli::PlacedVector<T>;
 
+  struct Layer {
+    LayerContext context;
+    Tensor kv_cache;                             // [pages, Hkv, 128, 256], the host's side
+    Tensor index_cache;                          // [index pages, 128, 128], the host's side
+    Buffer q;                                    // [max_tokens, Hq, 128]
+    Buffer index_q;                              // [max_tokens, Hi, 128]
+    Buffer selection;                            // [round_up(max_tokens, 4), Hi, 16] i32
+    Buffer out;                                  // [max_tokens, Hq, 128]
+    std::array<Vector<std::uint16_t>, 4> norms;  // q, k, index_q, index_k
+  };
+  /// Steps of as many requests, padded where a step has fewer: captured once, with memory of its
+  /// own that no other call makes room in.
+  struct Bucket {
+    Buffer workspace;
+    std::unique_ptr<Recording> calls;
+  };
+
   void allocate();
+  void make_layers();
   void fill_caches_with_nan();
-  StepTensors views(bool on_host) const;
+  /// The layer of the last step that is looked at.
+  const Layer& seen() const;
+  StepTensors views(const Layer& layer, bool on_host) const;
   void fetch(const StepItem& item, std::int64_t token) const;
-  void load_arrays(const StepPlan& plan);
+  bool replays(const StepPlan& plan) const;
+  std::int64_t bucket_of(const StepPlan& plan) const;
+  void load_arrays(const StepPlan& plan, std::int64_t requests);
   void draw_rows(const StepPlan& plan, std::span<const Content> contents);
-  void build_metadata(const StepPlan& plan);
+  void build_metadata(const StepPlan& plan, std::int64_t requests);
+  void run_bucket(std::int64_t requests);
+  std::size_t workspace_bytes() const;
+  void call(std::int64_t tokens, Workspace workspace);
   void add_to_digest(std::int64_t tokens);
-  Workspace workspace(std::size_t bytes);
-  ForwardContext context();
+  WriteCacheArgs write_arguments(const Layer& layer, std::int64_t tokens) const;
+  ForwardContext context() const;
 
   EngineConfig config_;
   Place& place_;
@@ -135,21 +185,16 @@ class Engine {
   MetadataBuilder builder_;
   Indexer indexer_;
   SparseImpl impl_;
-  LayerContext layer_;
-  std::map<std::string, SparseMetadata> metadata_;
+  std::map<std::string, SparseMetadata> metadata_;  // one for all layers
   std::uint64_t digest_ = 0;
+  std::uint64_t steps_ = 0;  // in the digest
 
-  Buffer kv_memory_, index_memory_;
-  Tensor kv_cache_;     // [pages, Hkv, 128, 256], the host's side
-  Tensor index_cache_;  // [index pages, 128, 128], the host's side
-  Buffer rows_;         // [max_tokens, row_elements]
-  Buffer q_;            // [max_tokens, Hq, 128]
-  Buffer index_q_;      // [max_tokens, Hi, 128]
-  Buffer selection_;    // [round_up(max_tokens, 4), Hi, 16] i32
-  Buffer out_;          // [max_tokens, Hq, 128]
+  Buffer kv_memory_, index_memory_;  // of all layers
+  std::vector<Layer> layers_;
+  Buffer rows_;  // [max_tokens, row_elements]
   Buffer workspace_;
+  std::map<std::int64_t, Bucket> buckets_;                // by requests
   Vector<float> cos_sin_;                                 // [max_seq_len, 64]
-  std::array<Vector<std::uint16_t>, 4> norms_;            // q, k, index_q, index_k
   Vector<std::int64_t> positions_, slots_, index_slots_;  // [max_tokens]
   std::vector<std::int32_t> query_start_loc_;             // [max_batch + 1]
   Vector<std::int32_t> seq_lens_;                         // [max_batch]

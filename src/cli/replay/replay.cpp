@@ -44,6 +44,8 @@ void check(std::span<const TraceRequest> trace, const ReplayOptions& o) {
               s.q_heads <= s.kv_heads * max_group,
           fmt::format("'shard' is {}/{}; allowed: 1 to {} KV heads with 1 to {} query heads each",
                       s.q_heads, s.kv_heads, max_index_heads, max_group));
+  require(o.layers >= 1 && o.layers <= Engine::most_layers,
+          fmt::format("'layers' is {}; allowed: 1 to {}", o.layers, Engine::most_layers));
   require(o.kv_type == DType::bf16 || o.kv_type == DType::f16 || is_fp8(o.kv_type),
           fmt::format("'kv' is {}; allowed: bf16, f16, e4m3, e5m2", name(o.kv_type)));
   require(o.index_type == DType::bf16 || o.index_type == DType::e4m3,
@@ -55,7 +57,7 @@ void check(std::span<const TraceRequest> trace, const ReplayOptions& o) {
   if (!faults.empty()) throw Error(ErrorCode::invalid_argument, faults);
 }
 
-/// Bytes of a page of the main cache and of the index cache.
+/// Bytes of a page of a layer's main cache and of its index cache.
 std::pair<double, double> page_bytes(const ReplayOptions& o) {
   return {static_cast<double>(o.shape.kv_heads * page_size * 2 * head_dim) *
               static_cast<double>(size_of(o.kv_type)),
@@ -73,9 +75,10 @@ SchedulerConfig scheduler_config(const ReplayOptions& o) {
 }
 
 EngineConfig engine_config(std::span<const TraceRequest> trace, const ReplayOptions& o,
-                           const SchedulerConfig& scheduler) {
+                           const SchedulerConfig& scheduler, bool graphs) {
   EngineConfig config;
   config.shape = o.shape;
+  config.layers = o.layers;
   config.kv_type = o.kv_type;
   config.index_type = o.index_type;
   config.layout = o.layout;
@@ -85,6 +88,7 @@ EngineConfig engine_config(std::span<const TraceRequest> trace, const ReplayOpti
   config.max_batch = scheduler.max_batch;
   config.decode_query_len = scheduler.decode_query_len();
   config.seed = o.seed;
+  config.graphs = graphs;
   for (const TraceRequest& r : trace) {
     config.max_seq_len = std::max(config.max_seq_len,
                                   r.input_length + r.output_length + scheduler.decode_query_len());
@@ -130,6 +134,7 @@ void serve(ReplayReport& report, Engine& engine, Scheduler& scheduler, Verifier&
     record.times = engine.run(*plan, contents);
 
     const Clock::time_point computed = Clock::now();
+    if (plan->prefill_tokens == 0) record.bytes = engine.bytes(*plan);
     StepTensors tensors = engine.tensors();
     if (hooks.on_computed) hooks.on_computed(*plan, tensors);
     verifier.check(*plan, tensors);
@@ -193,8 +198,9 @@ namespace {
 /// pages.
 void check_memory(const ReplayOptions& o, const SchedulerConfig& config, const Place& place) {
   const auto [main_bytes, index_bytes] = page_bytes(o);
-  const double wanted = static_cast<double>(config.pages) * main_bytes +
-                        static_cast<double>(config.index_pages()) * index_bytes;
+  const double wanted =
+      static_cast<double>(o.layers) * (static_cast<double>(config.pages) * main_bytes +
+                                       static_cast<double>(config.index_pages()) * index_bytes);
   const auto available = static_cast<double>(place.available_bytes());
   if (available <= 0 || wanted <= available) return;
   throw Error(
@@ -224,7 +230,7 @@ ReplayReport run_replay(std::span<const TraceRequest> trace, const ReplayOptions
   const auto candidates = o.requests > 0 ? static_cast<std::size_t>(o.requests) : trace.size();
   static_cast<void>(Scheduler(trace.first(candidates), contents.first(candidates), config));
 
-  Engine engine(engine_config(trace, o, config), place);
+  Engine engine(engine_config(trace, o, config, !o.eager && !place.is_host()), place);
   report.cache_bytes = engine.cache_bytes();
   const VerifierConfig verifier_config{.rows_per_step = o.verify_rows, .seed = o.seed};
   choose(report, engine, trace, contents, config, verifier_config, start);
@@ -241,6 +247,8 @@ ReplayReport run_replay(std::span<const TraceRequest> trace, const ReplayOptions
   report.checks = verifier.report();
   report.digest = engine.digest();
   report.backend = last_backend();
+  report.captured = engine.captured();
+  report.memory_rate = engine.measure_memory();
   return report;
 }
 

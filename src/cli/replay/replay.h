@@ -21,6 +21,7 @@ struct ReplayOptions {
   bool all = false;             ///< serve the whole trace
   double budget_seconds = 120;  ///< for the choice of requests, calibration included
   LayerShape shape;
+  std::int64_t layers = 1;
   DType kv_type = DType::bf16;
   DType index_type = DType::bf16;
   KVLayout layout = KVLayout::LBHNC;
@@ -28,6 +29,7 @@ struct ReplayOptions {
   std::int64_t max_batch = 32;
   std::int64_t chunk = 2048;
   std::int64_t draft = 0;
+  bool eager = false;            ///< no graphs, which a device has otherwise
   std::int64_t verify_rows = 0;  ///< rows checked a step; 0 = a bounded share of the time
   std::uint64_t seed = 1;
 };
@@ -41,6 +43,7 @@ struct StepRecord {
   std::int64_t running = 0;
   std::int64_t pages_in_use = 0;
   std::int64_t pages_cached = 0;
+  StepBytes bytes;  ///< of steps of decode rows alone
 
   double seconds() const { return times.total(false); }  ///< what serving took, harness aside
 };
@@ -69,6 +72,8 @@ struct ReplayReport {
   VerifierReport checks;
   Locality locality;
   std::uint64_t digest = 0;
+  std::vector<std::int64_t> captured;  ///< batch sizes of the graphs that decode steps replayed
+  double memory_rate = 0;              ///< bytes a second that the device moves; 0 = not measured
 };
 
 /// What a caller may watch; each may be empty.
@@ -81,9 +86,9 @@ struct ReplayHooks {
   std::function<void(const StepPlan& plan, StepTensors& tensors)> on_computed;
 };
 
-/// Pages of the main cache where none are asked for: a function of the trace and the options, not
-/// of the machine. As many as the whole trace would need, within 1.5 GB; never fewer than its
-/// longest request needs.
+/// Pages of each layer's main cache where none are asked for: a function of the trace and the
+/// options, not of the machine. As many as the whole trace would need, within 1.5 GB a layer; never
+/// fewer than its longest request needs.
 std::int64_t default_pages(std::span<const TraceRequest> trace, const ReplayOptions& options);
 
 /// Serves the trace in a place.

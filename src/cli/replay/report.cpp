@@ -106,11 +106,38 @@ void print_checks(const Console& console, const ReplayReport& report) {
   }
 }
 
+void print_decode(const Console& console, const ReplayReport& report) {
+  const auto rates = decode_rates(report.steps);
+  if (rates[0].seconds == 0) return;
+  console.print("\n{:<14}{:>11}{:>12}{}\n", "decode steps", "", "must read",
+                report.memory_rate > 0 ? "   of memory's rate" : "");
+  for (const DecodeRate& rate : rates) {
+    console.print("{:<14}{:>11}{:>10}/s", rate.name, cli::format_seconds(rate.seconds),
+                  cli::format_bytes(rate.bytes_per_second()));
+    if (report.memory_rate > 0) {
+      console.print("{:>17.1f}%", percent(rate.bytes_per_second(), report.memory_rate));
+    }
+    console.print("\n");
+  }
+  if (report.captured.empty()) return;
+  console.print("graphs        of {} requests\n", fmt::join(report.captured, ", "));
+}
+
+Json decode_json(const ReplayReport& report) {
+  Json json = {{"captured", report.captured}};
+  json["memory_rate"] = report.memory_rate > 0 ? Json(report.memory_rate) : Json(nullptr);
+  for (const DecodeRate& rate : decode_rates(report.steps)) {
+    json[rate.name] = {{"seconds", rate.seconds}, {"bytes", rate.bytes}};
+  }
+  return json;
+}
+
 Json options_json(const ReplayOptions& o) {
   return {{"requests", o.requests},
           {"seed", o.seed},
           {"shard", shard_text(o.shape)},
           {"index_heads", o.shape.index_heads},
+          {"layers", o.layers},
           {"kv", name(o.kv_type)},
           {"index_kv", name(o.index_type)},
           {"layout", name(o.layout)},
@@ -118,6 +145,7 @@ Json options_json(const ReplayOptions& o) {
           {"chunk", o.chunk},
           {"max_batch", o.max_batch},
           {"draft", o.draft},
+          {"eager", o.eager},
           {"verify_rows", o.verify_rows}};
 }
 
@@ -234,6 +262,18 @@ std::array<KindSummary, 4> summarize(const std::vector<StepRecord>& steps) {
   return kinds;
 }
 
+std::array<DecodeRate, 2> decode_rates(const std::vector<StepRecord>& steps) {
+  std::array<DecodeRate, 2> rates = {DecodeRate{"index_blocks"}, DecodeRate{"attend"}};
+  for (const StepRecord& step : steps) {
+    if (step.prefill_tokens > 0) continue;
+    rates[0].seconds += step.times[Phase::index_blocks];
+    rates[0].bytes += step.bytes.index;
+    rates[1].seconds += step.times[Phase::attend];
+    rates[1].bytes += step.bytes.attend;
+  }
+  return rates;
+}
+
 PhaseTimes total_times(const std::vector<StepRecord>& steps) {
   PhaseTimes total;
   for (const StepRecord& step : steps) {
@@ -254,6 +294,7 @@ std::string reproducing_command(const std::string& trace, const ReplayOptions& o
   };
   add(o.shape.q_heads != usual.shape.q_heads || o.shape.kv_heads != usual.shape.kv_heads, "--shard",
       shard_text(o.shape));
+  add(o.layers != usual.layers, "--layers", o.layers);
   add(o.kv_type != usual.kv_type, "--kv", name(o.kv_type));
   add(o.index_type != usual.index_type, "--index-kv", name(o.index_type));
   add(o.layout != usual.layout, "--layout", name(o.layout));
@@ -261,6 +302,7 @@ std::string reproducing_command(const std::string& trace, const ReplayOptions& o
   add(o.chunk != usual.chunk, "--chunk", o.chunk);
   add(o.draft != usual.draft, "--draft", o.draft);
   add(o.verify_rows != usual.verify_rows, "--verify-rows", o.verify_rows);
+  if (o.eager) text += " --eager";
   add(true, "--pages", o.pages);
   add(true, "--device", device);
   return text;
@@ -275,6 +317,7 @@ std::string digest_text(std::uint64_t digest) { return fmt::format("{:#018x}", d
 void print_report(const Console& console, const std::string& trace, const ReplayReport& report) {
   print_steps(console, report);
   print_phases(console, report);
+  print_decode(console, report);
   print_cache(console, report);
   print_checks(console, report);
   console.print("digest        {}\n",
@@ -297,6 +340,7 @@ Json report_json(const std::string& trace, const ReplayReport& report, Json envi
           {"serving_seconds", report.serving_seconds},
           {"steps", steps_json(report.steps)},
           {"phases", phases_json(report.steps)},
+          {"decode", decode_json(report)},
           {"scheduler", scheduler_json(report)},
           {"selection",
            {{"neighbour_jaccard", report.locality.jaccard()}, {"pairs", report.locality.pairs}}},

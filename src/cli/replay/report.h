@@ -34,6 +34,16 @@ std::array<KindSummary, 4> summarize(const std::vector<StepRecord>& steps);
 /// The smallest sample that at least `share` of all samples do not exceed; 0 without samples.
 double percentile(std::vector<double> samples, double share);
 
+/// One operator in steps of decode rows alone.
+struct DecodeRate {
+  const char* name;
+  double seconds = 0;
+  double bytes = 0;  ///< that it must read
+  double bytes_per_second() const { return seconds > 0 ? bytes / seconds : 0; }
+};
+/// index_blocks, attend.
+std::array<DecodeRate, 2> decode_rates(const std::vector<StepRecord>& steps);
+
 /// Seconds by phase over all steps.
 PhaseTimes total_times(const std::vector<StepRecord>& steps);
 

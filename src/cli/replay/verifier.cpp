@@ -12,6 +12,7 @@
 #include "cli/replay/digest.h"
 #include "cli/replay/work.h"
 #include "common/numeric.h"
+#include "cpu/parallel.h"
 #include "reference/reference.h"
 
 namespace msa::replay {
@@ -188,17 +189,49 @@ bool check_ids(const std::vector<double>& scores, const std::vector<std::int32_t
   return ok && highest_missed - lowest_chosen <= 2 * score_abs;
 }
 
+// Multiply-adds that are worth waking other threads for: some milliseconds.
+constexpr std::int64_t least_shared_work = std::int64_t{1} << 22;
+
+template <class Body>
+void for_each_task(std::int64_t tasks, std::int64_t work, Body&& body) {
+  if (work >= least_shared_work) {
+    cpu::parallel_for(tasks, body);
+  } else {
+    for (std::int64_t task = 0; task < tasks; ++task) body(task);
+  }
+}
+
+/// f64 scores `[heads, blocks]` of one row. A block's depend on its keys alone: pieces of the
+/// table are tasks.
+std::vector<double> scores_of(const StepItem& item, std::int64_t position, std::int64_t token,
+                              const StepTensors& t) {
+  constexpr std::int64_t piece = 8;  // blocks
+  const std::int64_t heads = t.selection.shape[1], valid = visible_pages(position);
+  std::vector<double> scores(static_cast<std::size_t>(heads * valid));
+  const std::int64_t work = heads * valid * page_size * head_dim;
+  for_each_task((valid + piece - 1) / piece, work, [&](std::int64_t task) {
+    const std::int64_t first = task * piece, blocks = std::min(piece, valid - first);
+    const std::int64_t last = std::min(position - first * page_size, blocks * page_size - 1);
+    const RowBatch batch(last, item.index_pages.subspan(static_cast<std::size_t>(first),
+                                                        static_cast<std::size_t>(blocks)));
+    IndexScoresArgs args;
+    args.index_q = ConstTensor(t.write.index_q_out).narrow(0, token, 1);
+    args.index_cache = t.write.index_cache;
+    args.batch = batch.metadata();
+    args.scores = Tensor::dense(nullptr, DType::f32, {heads, blocks, 1});
+    const std::vector<double> part = reference::index_scores(args);
+    for (std::int64_t h = 0; h < heads; ++h) {
+      std::copy_n(part.begin() + h * blocks, blocks, scores.begin() + h * valid + first);
+    }
+  });
+  return scores;
+}
+
 bool check_selection(const StepItem& item, std::int64_t position, std::int64_t token,
                      const StepTensors& t, ErrorShare& share, std::string& detail) {
-  const RowBatch batch(position, item.index_pages);
   const std::int64_t heads = t.selection.shape[1], topk = t.selection.shape[2];
   const std::int64_t valid = visible_pages(position);
-  IndexScoresArgs args;
-  args.index_q = ConstTensor(t.write.index_q_out).narrow(0, token, 1);
-  args.index_cache = t.write.index_cache;
-  args.batch = batch.metadata();
-  args.scores = Tensor::dense(nullptr, DType::f32, {heads, valid, 1});
-  const std::vector<double> scores = reference::index_scores(args);
+  const std::vector<double> scores = scores_of(item, position, token, t);
   const std::vector<std::int32_t> wanted = reference::select_blocks(
       scores, heads, valid, 1, {static_cast<std::int32_t>(valid)}, topk, t.rule);
   bool ok = true;
@@ -223,18 +256,46 @@ bool check_selection(const StepItem& item, std::int64_t position, std::int64_t t
   return ok;
 }
 
+/// f64 attention of one row over the ids that were selected. Heads know nothing of each other: a
+/// few of one KV head are a task.
+reference::AttendResult attend_row(const StepItem& item, std::int64_t position, std::int64_t token,
+                                   const StepTensors& t) {
+  const RowBatch batch(position, item.pages);
+  const ConstTensor q = ConstTensor(t.write.q_out).narrow(0, token, 1);
+  const Tensor out = t.out.narrow(0, token, 1);
+  const ConstTensor selection = ConstTensor(t.selection).narrow(0, token, 1);
+  const Tensor& cache = t.write.kv_cache.packed;
+  const std::int64_t heads = q.shape[1], kv_heads = cache.shape[1];
+  const std::int64_t lists = selection.shape[1], topk = selection.shape[2];
+  const std::int64_t group = heads / kv_heads;
+  const std::int64_t piece = std::min<std::int64_t>(group, 4);  // query heads
+  const std::int64_t pieces = (group + piece - 1) / piece;      // of a KV head
+  reference::AttendResult wanted;
+  wanted.out.resize(static_cast<std::size_t>(heads * head_dim));
+  wanted.lse.resize(static_cast<std::size_t>(heads));
+  const std::int64_t work =
+      2 * heads * head_dim * page_size * std::min(topk, visible_pages(position));
+  for_each_task(kv_heads * pieces, work, [&](std::int64_t task) {
+    const std::int64_t kv_head = task / pieces, within = task % pieces * piece;
+    const std::int64_t first = kv_head * group + within, count = std::min(piece, group - within);
+    AttendArgs args;
+    args.q = q.narrow(1, first, count);
+    args.kv_cache = cache.narrow(1, kv_head, 1);
+    args.selection = selection.narrow(1, lists == 1 ? 0 : kv_head, 1);
+    args.batch = batch.metadata();
+    args.out = out.narrow(1, first, count);
+    args.k_scale = t.k_scale;
+    args.v_scale = t.v_scale;
+    const reference::AttendResult part = reference::attend(args);
+    std::ranges::copy(part.out, wanted.out.begin() + first * head_dim);
+    std::ranges::copy(part.lse, wanted.lse.begin() + first);
+  });
+  return wanted;
+}
+
 bool check_attend(const StepItem& item, std::int64_t position, std::int64_t token,
                   const StepTensors& t, VerifierReport& report, std::string& detail) {
-  const RowBatch batch(position, item.pages);
-  AttendArgs args;
-  args.q = ConstTensor(t.write.q_out).narrow(0, token, 1);
-  args.kv_cache = t.write.kv_cache;
-  args.selection = ConstTensor(t.selection).narrow(0, token, 1);
-  args.batch = batch.metadata();
-  args.out = t.out.narrow(0, token, 1);
-  args.k_scale = t.k_scale;
-  args.v_scale = t.v_scale;
-  const reference::AttendResult wanted = reference::attend(args);
+  const reference::AttendResult wanted = attend_row(item, position, token, t);
   const ConstTensor out = at_row(t.out, token);
   double largest = 0, sum = 0, squares = 0, norm = 0;
   std::int64_t worst = 0;  // element

@@ -107,6 +107,14 @@ class CudaPlace final : public Place {
   }
   void free(void* memory, std::size_t) noexcept override { cudaFree(memory); }
 
+  bool pin(void* host, std::size_t bytes) override {
+    const DeviceGuard guard(who, device_);
+    if (cudaHostRegister(host, bytes, cudaHostRegisterDefault) == cudaSuccess) return true;
+    cudaGetLastError();  // a limit of locked memory: the copies are slower, and right
+    return false;
+  }
+  void unpin(void* host) noexcept override { cudaHostUnregister(host); }
+
   void upload(void* to, const void* from, std::size_t bytes) override {
     copy(to, from, bytes, cudaMemcpyHostToDevice);
   }
@@ -128,7 +136,13 @@ class CudaPlace final : public Place {
 
   void mark(std::size_t number) override {
     const DeviceGuard guard(who, device_);
-    check(cudaEventRecord(marks_.at(number), stream_), who, "cudaEventRecord");
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    check(cudaStreamIsCapturing(stream_, &status), who, "cudaStreamIsCapturing");
+    // Of a graph: its replays note the time.
+    const unsigned flags =
+        status == cudaStreamCaptureStatusNone ? cudaEventRecordDefault : cudaEventRecordExternal;
+    check(cudaEventRecordWithFlags(marks_.at(number), stream_, flags), who,
+          "cudaEventRecordWithFlags");
   }
   double seconds_between(std::size_t from, std::size_t to) override {
     check(cudaEventSynchronize(marks_.at(to)), who, "cudaEventSynchronize");
@@ -143,7 +157,8 @@ class CudaPlace final : public Place {
   }
 
  private:
-  /// The host's side is pageable: the runtime takes it into memory of its own before it returns.
+  /// Where the host's side is pageable the runtime takes it into memory of its own before it
+  /// returns.
   void copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
     const DeviceGuard guard(who, device_);
     check(cudaMemcpyAsync(to, from, bytes, kind, stream_), who, "cudaMemcpyAsync");
