@@ -82,7 +82,7 @@ Outcome check_shards(const Target& target, const AttendSpec& spec, int world) {
 }  // namespace
 
 void add_attend_shards(std::vector<Case>& cases) {
-  for (int world : {1, 2, 3, 8}) {
+  for (int world = 1; world <= 8; ++world) {
     for (DType kv : {DType::bf16, DType::e4m3}) {
       for (bool messy : {false, true}) {
         AttendSpec s;
@@ -108,6 +108,23 @@ void add_attend_shards(std::vector<Case>& cases) {
                            false});
         }
       }
+    }
+  }
+  // The other fast groups, with more blocks than a row may select: the batch of
+  // examples/context_parallel.cpp.
+  for (int world : {2, 5, 8}) {
+    for (std::int64_t hkv : {1, 2}) {
+      AttendSpec s;
+      s.hq = 16;
+      s.hkv = hkv;
+      s.batch.decodes = requests({9000, 2000, 130});
+      s.batch.prefills = prefills({24}, {3000});
+      s.seed = 80 + static_cast<std::uint64_t>(world);
+      const std::string what =
+          "16/" + std::to_string(hkv) + " heads, 9000 keys, world " + std::to_string(world);
+      cases.push_back({"attend", "shards", what,
+                       [s, world](const Target& t) { return check_shards(t, s, world); }, false,
+                       false});
     }
   }
 }
