@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "cli/bench/dense.h"
 #include "cli/bench/grid.h"
 #include "cli/bench/limits.h"
 #include "cli/bench/measure.h"
@@ -14,8 +15,10 @@
 #include "cli/bench/report.h"
 #include "cli/bench/requests.h"
 #include "cli/io/generate.h"
+#include "common/numeric.h"
 #include "cpu/isa.h"
 #include "msa/error.h"
+#include "reference/reference.h"
 #include "scratch.h"
 
 namespace msa::cli {
@@ -217,6 +220,94 @@ TEST(Bench, ReproducingCommandsNameTheWholeShape) {
   EXPECT_EQ(reproducing_command(w),
             "msa bench prefill --shard 16/1 --kv bf16 --layout LBHNC --batch 1 --tokens 512 "
             "--context 24576 --keep 0.97 --seed 11");
+  EXPECT_EQ(reproducing_command({.op = WorkloadOp::decode, .m = 1, .context = 5, .dense = true}),
+            "msa bench decode --shard 16/1 --kv bf16 --layout LBHNC --batch 1 --m 1 --context 5 "
+            "--keep 0.9 --seed 11 --dense");
+}
+
+TEST(Bench, DenseIsForRowsOfDecode) {
+  ShapeOptions options;
+  options.dense = true;
+  EXPECT_TRUE(options.any());
+  for (const Workload& w : shaped(default_grid(), "all", options)) {
+    EXPECT_EQ(w.dense, w.is_decode() && w.op != WorkloadOp::index) << label(w);
+  }
+  EXPECT_EQ(shaped(default_grid(), "decode", options).size(),
+            shaped(default_grid(), "decode", {}).size());
+  EXPECT_THROW(shaped(default_grid(), "prefill", options), Error);
+}
+
+/// Dense attention of decode rows by chunks, against one softmax over every key.
+TEST(Bench, DenseRowsAttendToAllVisibleKeys) {
+  struct Shape {
+    std::int64_t hq, hkv, m, batch, context;
+    DType kv;
+  };
+  constexpr std::int64_t chunk = DenseAttend::chunk_blocks * page_size;
+  const Shape shapes[] = {{4, 2, 1, 2, 300, DType::bf16},
+                          {4, 1, 1, 1, chunk, DType::f16},
+                          {2, 1, 4, 2, chunk + 2, DType::bf16},
+                          {2, 2, 1, 1, 2 * chunk + 77, DType::e4m3},
+                          {2, 1, 16, 1, 3 * chunk + 1, DType::bf16}};
+  for (const Shape& shape : shapes) {
+    const Workload w{.hq = shape.hq,
+                     .hkv = shape.hkv,
+                     .kv = shape.kv,
+                     .m = shape.m,
+                     .batch = shape.batch,
+                     .context = shape.context,
+                     .dense = true};
+    SCOPED_TRACE(label(w));
+    Pools pools(host_place(), std::size_t{48} << 20);
+    pools.fill_main(w.kv);
+    const KVCache cache = main_cache(w, pools);
+    const Requests requests(w, cache.shape_view().shape[0], 2);
+    DenseAttend dense(w, cache, requests, 2, pools.place);
+    for (const std::int64_t set : {0, 1}) {
+      dense.call(set);
+      const std::int64_t blocks = (w.context + page_size - 1) / page_size;
+      std::vector<std::int32_t> all(static_cast<std::size_t>(w.rows() * blocks));
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        all[i] = static_cast<std::int32_t>(i % static_cast<std::size_t>(blocks));
+      }
+      AttendArgs args;
+      args.q = dense.queries(set);
+      args.kv_cache = cache;
+      args.selection = ConstTensor::dense(all.data(), DType::i32, {w.rows(), 1, blocks});
+      args.batch = requests.batch(set);
+      args.out = dense.out();
+      const reference::AttendResult wanted = reference::attend(args);
+      for (std::int64_t i = 0; i < args.out.numel(); ++i) {
+        ASSERT_NEAR(load(args.out.dtype, args.out.data, i), wanted.out[static_cast<std::size_t>(i)],
+                    4e-3)
+            << "out at " << i;
+      }
+      for (std::int64_t i = 0; i < dense.lse().numel(); ++i) {
+        ASSERT_NEAR(dense.lse().ptr<float>()[i], wanted.lse[static_cast<std::size_t>(i)], 2e-4)
+            << "lse at " << i;
+      }
+    }
+  }
+}
+
+TEST(Bench, DenseWorkIsEveryVisibleKeyOnce) {
+  const Workload w{.hq = 8, .hkv = 2, .kv = DType::e4m3, .m = 2, .batch = 3, .context = 1000};
+  const Work work = dense_work(w, Requests(w, 100, 1));
+  EXPECT_DOUBLE_EQ(work.flops, 4.0 * 8 * 128 * 3 * (999 + 1000));
+  EXPECT_DOUBLE_EQ(work.bytes, 3.0 * 1000 * 2 * 2 * 128 + 6.0 * 2 * 8 * 128 * 2);
+}
+
+TEST(Bench, DenseLayersAndDecodeAreTimed) {
+  Pools pools(host_place(), std::size_t{48} << 20);
+  for (const WorkloadOp op : {WorkloadOp::decode, WorkloadOp::layer}) {
+    const Workload w{.op = op, .hq = 4, .m = 1, .batch = 2, .context = 9000, .dense = true};
+    const std::unique_ptr<BenchCase> bench = make_case(w, pools);
+    const Timing timing =
+        measure([&](std::int64_t i) { bench->call(i); }, {.min_seconds = 0, .min_calls = 2});
+    EXPECT_GT(timing.median, 0);
+    EXPECT_GT(bench->work().bytes, 2.0 * 9000 * 512);
+    EXPECT_EQ(bench->backend(), "cpu");
+  }
 }
 
 TEST(Bench, BaselinesAreReadFromReports) {

@@ -55,12 +55,14 @@ TEST(Workloads, ReadsEveryKey) {
 TEST(Workloads, WhatIsWrittenIsReadBack) {
   const Workload workload{.op = WorkloadOp::layer, .kv = DType::e5m2, .tokens = 9, .context = 3};
   EXPECT_EQ(read(to_json(workload).dump()), std::vector<Workload>{workload});
+  const Workload dense{.op = WorkloadOp::decode, .m = 2, .context = 3, .dense = true};
+  EXPECT_EQ(read(to_json(dense).dump()), std::vector<Workload>{dense});
 }
 
 TEST(Workloads, FaultsNameTheLine) {
   EXPECT_EQ(refusals("{\"op\":\"write\",\"tokens\":1}\n{\"op\":\"write\",\"token\":1}")[0],
             "w.jsonl:2: has the unknown key 'token'; allowed: version, op, hq, hkv, kv, layout, m, "
-            "tokens, batch, context, keep, seed, selection");
+            "tokens, batch, context, keep, seed, selection, dense");
   EXPECT_EQ(refusals("nonsense")[0], "w.jsonl:1: is not JSON from byte 2 on");
   EXPECT_EQ(refusals("[1]")[0], "w.jsonl:1: is not a JSON object");
   EXPECT_EQ(refusals("{}")[0], "w.jsonl:1: has no 'op'");
@@ -114,7 +116,8 @@ TEST(Workloads, ShapesThatNoOperatorTakesAreRefused) {
         R"({"op":"index","m":1,"tokens":1,"context":9})", R"({"op":"layer"})",
         R"({"op":"write","tokens":1,"hq":9,"hkv":2})", R"({"op":"write","tokens":1,"hq":17})",
         R"({"op":"write","tokens":1,"batch":0})", R"({"op":"write","tokens":-1})",
-        R"({"op":"write","tokens":1,"kv":"f32"})",
+        R"({"op":"write","tokens":1,"kv":"f32"})", R"({"op":"write","tokens":1,"dense":true})",
+        R"({"op":"layer","tokens":1,"dense":true})", R"({"op":"decode","m":1,"dense":1})",
         R"({"op":"decode","m":1,"context":4611686018427387904})"}) {
     EXPECT_EQ(refusals(line)[0].rfind("w.jsonl:1: ", 0), 0U) << line;
   }
@@ -127,6 +130,8 @@ TEST(Workloads, LabelsTellShapesApart) {
             "decode 16/1 bf16 LBHNC m 0 batch 1 context 9");
   EXPECT_EQ(label({.op = WorkloadOp::prefill, .tokens = 512, .context = 0, .keep = 970}),
             "prefill 16/1 bf16 LBHNC tokens 512 batch 1 context 0 keep 0.97");
+  EXPECT_EQ(label({.op = WorkloadOp::layer, .m = 1, .context = 9, .dense = true}),
+            "layer 16/1 bf16 LBHNC m 1 batch 1 context 9 dense");
   EXPECT_EQ(label({.op = WorkloadOp::write, .tokens = 5}),
             "write 16/1 bf16 LBHNC tokens 5 batch 1");
 }

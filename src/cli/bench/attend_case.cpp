@@ -77,6 +77,7 @@ std::unique_ptr<BenchCase> make_attend_case(const Workload& workload, Pools& poo
 }
 
 std::unique_ptr<BenchCase> make_case(const Workload& workload, Pools& pools) {
+  if (workload.dense) return make_dense_case(workload, pools);
   switch (workload.op) {
     case WorkloadOp::index:
       return make_index_case(workload, pools);

@@ -101,6 +101,9 @@ class Bench final : public Command {
         ->check(number(0, 1));
     list("--seed", shapes_.seed, "N", "Seed of selections and tables")
         ->check(whole_number<std::uint64_t>());
+    app.add_flag("--dense", shapes_.dense,
+                 "Rows of decode and layer attend to all visible blocks, without an index")
+        ->group(shapes);
     app.add_option("--workloads", workloads_, "JSON lines, one workload a line")->type_name("FILE");
     add_device_option(app, device_);
     app.add_option("--backend", backend_,
@@ -270,7 +273,7 @@ class Bench final : public Command {
       const BackendChoice choice(backend);
       const std::unique_ptr<BenchCase> bench = make_case(workload, pools);
       result.timing = time(*bench, pools.place);
-      if (backend.empty()) result.backend = last_backend();
+      if (backend.empty()) result.backend = bench->backend();
       result.work = bench->work();
       result.baseline = baseline_seconds(*bench, label(workload), baseline, pools.place);
     } catch (const Error& error) {

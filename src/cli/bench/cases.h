@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "cli/bench/memory.h"
 #include "cli/io/workload.h"
+#include "msa/device.h"
 
 /// \file
 /// Benchmark cases: one operator call on inputs of a workload.
@@ -54,6 +56,8 @@ class BenchCase {
   virtual void call(std::int64_t i) = 0;
   /// Mean work of a call. A layer's selections are known only after its first call.
   virtual Work work() const = 0;
+  /// Name of the backend that served the last call, of several operators the one that is measured.
+  virtual std::string backend() const { return last_backend(); }
 };
 
 /// Builds a case; fills the pools with values of the workload's types.
@@ -64,5 +68,6 @@ std::unique_ptr<BenchCase> make_attend_case(const Workload& workload, Pools& poo
 std::unique_ptr<BenchCase> make_index_case(const Workload& workload, Pools& pools);
 std::unique_ptr<BenchCase> make_write_case(const Workload& workload, Pools& pools);
 std::unique_ptr<BenchCase> make_layer_case(const Workload& workload, Pools& pools);
+std::unique_ptr<BenchCase> make_dense_case(const Workload& workload, Pools& pools);
 
 }  // namespace msa::cli

@@ -93,7 +93,8 @@ std::vector<std::string> useless(const std::vector<Workload>& workloads, const s
   };
   const Shape shapes[] = {{"--m", !options.m.empty(), {decode, index, layer}},
                           {"--tokens", !options.tokens.empty(), {prefill, index, write, layer}},
-                          {"--keep", !options.keep.empty(), {prefill}}};
+                          {"--keep", !options.keep.empty(), {prefill}},
+                          {"--dense", options.dense, {decode, layer}}};
   std::vector<std::string> failures;
   for (const Shape& shape : shapes) {
     const auto takes = [&](const Workload& w) {
@@ -115,7 +116,7 @@ std::vector<std::string> useless(const std::vector<Workload>& workloads, const s
 
 bool ShapeOptions::any() const {
   return !(shard.empty() && kv.empty() && layout.empty() && m.empty() && tokens.empty() &&
-           batch.empty() && context.empty() && keep.empty() && seed.empty());
+           batch.empty() && context.empty() && keep.empty() && seed.empty() && !dense);
 }
 
 std::vector<Workload> default_grid() {
@@ -160,6 +161,11 @@ std::vector<Workload> shaped(const std::vector<Workload>& grid, const std::strin
     w.keep = std::llround(v * 1000);
   });
   spread(workloads, options.seed, [](Workload& w, std::uint64_t v) { w.seed = v; });
+
+  for (Workload& w : workloads) {
+    const bool takes = w.op == WorkloadOp::decode || (w.op == WorkloadOp::layer && w.is_decode());
+    w.dense = w.dense || (options.dense && takes);
+  }
 
   std::vector<Workload> distinct;
   std::set<std::string> known;  // a wrong option breaks every case alike: its first one says so

@@ -25,6 +25,7 @@ struct ShapeOptions {
   std::vector<std::int64_t> context;
   std::vector<double> keep;
   std::vector<std::uint64_t> seed;
+  bool dense = false;  ///< decode and decode layers attend to all visible blocks
 
   bool any() const;
 };

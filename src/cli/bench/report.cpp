@@ -70,18 +70,18 @@ void print_result(const Console& console, const CaseResult& r, const Limits& lim
 std::string to_csv(const std::vector<CaseResult>& results, const Limits& limits) {
   std::string text =
       "op,hq,hkv,kv,layout,m,tokens,batch,context,keep,seed,backend,isa,median_ms,p10_ms,p90_ms,"
-      "calls,gflops,gbps,bound,percent_of_limit,speedup,device\n";
+      "calls,gflops,gbps,bound,percent_of_limit,speedup,device,dense\n";
   for (const CaseResult& r : results) {
     if (!r.unsupported.empty()) continue;
     const Workload& w = r.workload;
     text += fmt::format(
         "{},{},{},{},{},{},{},{},{},{},{},{},{},{:.6f},{:.6f},{:.6f},{},{:.3f},"
-        "{:.3f},{},{:.2f},{},{}\n",
+        "{:.3f},{},{:.2f},{},{},{}\n",
         name(w.op), w.hq, w.hkv, name(w.kv), name(w.layout), w.m, w.tokens, w.batch, w.context,
         static_cast<double>(w.keep) / 1000, w.seed, r.backend, r.isa, milliseconds(r.timing.median),
         milliseconds(r.timing.p10), milliseconds(r.timing.p90), r.timing.calls, r.gflops(),
         r.gbps(), bound_of(r, limits), r.percent(limits),
-        r.baseline > 0 ? fmt::format("{:.4f}", r.speedup()) : "", r.device);
+        r.baseline > 0 ? fmt::format("{:.4f}", r.speedup()) : "", r.device, w.dense ? 1 : 0);
   }
   return text;
 }
@@ -115,8 +115,10 @@ std::string reproducing_command(const Workload& w) {
   std::string text = fmt::format("msa bench {} --shard {}/{} --kv {} --layout {} --batch {}",
                                  name(w.op), w.hq, w.hkv, name(w.kv), name(w.layout), w.batch);
   text += w.is_decode() ? fmt::format(" --m {}", w.m) : fmt::format(" --tokens {}", w.tokens);
-  return text + fmt::format(" --context {} --keep {:g} --seed {}", w.context,
-                            static_cast<double>(w.keep) / 1000, w.seed);
+  return text +
+         fmt::format(" --context {} --keep {:g} --seed {}", w.context,
+                     static_cast<double>(w.keep) / 1000, w.seed) +
+         (w.dense ? " --dense" : "");
 }
 
 std::map<std::string, double> read_baseline(const std::string& path) {

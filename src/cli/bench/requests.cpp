@@ -228,11 +228,12 @@ Work index_work(const Workload& w, const Requests& requests) {
 
 Work write_work(const Workload& w) {
   const double hq = static_cast<double>(w.hq), hkv = static_cast<double>(w.hkv);
-  const double in = (hq + 2 * hkv + hkv + 1) * head_dim * 2.0 + 64 * 2.0;  // qkv, cos and sin
+  const double index = w.dense ? 0 : hkv + 1;                            // index_q and index_k
+  const double in = (hq + 2 * hkv + index) * head_dim * 2.0 + 64 * 2.0;  // qkv, cos and sin
   const double out = hq * head_dim * 2.0 + 2 * hkv * head_dim * bytes_of(w.kv) +
-                     (hkv + 1) * head_dim * bytes_of(index_type(w));
-  // For each of the hq + hkv + hkv + 1 heads: squares, scaling and the rotation of half of them.
-  const double flops = (hq + 2 * hkv + 1) * (4.0 * head_dim + 6.0 * 32);
+                     index * head_dim * bytes_of(index_type(w));
+  // For each of the hq + hkv + index heads: squares, scaling and the rotation of half of them.
+  const double flops = (hq + hkv + index) * (4.0 * head_dim + 6.0 * 32);
   return {flops * static_cast<double>(w.rows()), (in + out) * static_cast<double>(w.rows())};
 }
 

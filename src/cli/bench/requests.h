@@ -41,6 +41,10 @@ class Requests {
   /// Slots `[rows]` i64 of the call's own tokens.
   /// \throws Error where blocks share pages, since slots would too.
   std::vector<std::int64_t> slots(std::int64_t set) const;
+  /// Physical pages `[batch, blocks]` of a set.
+  std::span<const std::int32_t> table(std::int64_t set) const {
+    return tables_[static_cast<std::size_t>(set)].values();
+  }
   /// Position of a token row.
   std::int64_t position(std::int64_t row) const;
 
@@ -62,7 +66,7 @@ Work attend_work(const Workload& workload, const Requests& requests,
                  std::span<const std::int32_t> ids);
 /// Work of index_blocks.
 Work index_work(const Workload& workload, const Requests& requests);
-/// Work of write_cache.
+/// Work of write_cache; of a dense layer without index vectors.
 Work write_work(const Workload& workload);
 
 }  // namespace msa::cli

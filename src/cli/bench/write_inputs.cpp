@@ -1,9 +1,12 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #include "cli/bench/write_inputs.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "common/numeric.h"
+#include "cpu/parallel.h"
 
 namespace msa::cli {
 namespace {
@@ -13,19 +16,29 @@ PlacedBuffer rotation_table(Place& place, std::int64_t positions) {
   constexpr std::int64_t pairs = 32;
   PlacedBuffer table(place, static_cast<std::size_t>(positions * 2 * pairs) * size_of(DType::bf16));
   auto* out = table.host_as<std::uint16_t>();
-  for (std::int64_t i = 0; i < pairs; ++i) {
-    const double frequency = std::pow(5e6, -static_cast<double>(i) / static_cast<double>(pairs));
-    for (std::int64_t p = 0; p < positions; ++p) {
-      const double angle = static_cast<double>(p) * frequency;
-      out[p * 2 * pairs + i] = float_to_bf16(static_cast<float>(std::cos(angle)));
-      out[p * 2 * pairs + pairs + i] = float_to_bf16(static_cast<float>(std::sin(angle)));
-    }
+  std::array<double, pairs> frequency;
+  for (std::size_t i = 0; i < pairs; ++i) {
+    frequency[i] = std::pow(5e6, -static_cast<double>(i) / static_cast<double>(pairs));
   }
+  constexpr std::int64_t piece = 4096;  // positions of a task
+  cpu::parallel_for((positions + piece - 1) / piece, [&](std::int64_t task) {
+    const std::int64_t end = std::min((task + 1) * piece, positions);
+    for (std::int64_t p = task * piece; p < end; ++p) {
+      for (std::size_t i = 0; i < pairs; ++i) {
+        const double angle = static_cast<double>(p) * frequency[i];
+        std::uint16_t* cos = out + p * 2 * pairs + i;
+        cos[0] = float_to_bf16(static_cast<float>(std::cos(angle)));
+        cos[pairs] = float_to_bf16(static_cast<float>(std::sin(angle)));
+      }
+    }
+  });
   table.upload();
   return table;
 }
 
-std::int64_t row_elements(const Workload& w) { return (w.hq + 3 * w.hkv + 1) * head_dim; }
+std::int64_t row_elements(const Workload& w) {
+  return (w.hq + 2 * w.hkv + (w.dense ? 0 : w.hkv + 1)) * head_dim;
+}
 
 }  // namespace
 
@@ -37,7 +50,7 @@ WriteInputs::WriteInputs(const Workload& w, Pools& pools, std::int64_t sets,
       index_cache_(index_cache(w, pools)),
       cos_sin_(rotation_table(pools.place, w.seq_len())) {
   pools.fill_main(w.kv);
-  pools.fill_index(index_cache_.dtype);
+  if (!w.dense) pools.fill_index(index_cache_.dtype);
   const DType type = activation_type(w);
   qkv_ = normal_memory(place_, type, sets * w.rows() * row_elements(w), w.seed + 2);
   norms_ = normal_memory(place_, type, head_dim, w.seed + 3);
@@ -50,7 +63,7 @@ WriteInputs::WriteInputs(const Workload& w, Pools& pools, std::int64_t sets,
   positions_ = {place_, std::move(positions)};
   for (std::int64_t s = 0; s < sets; ++s) {
     slots_.emplace_back(place_, requests.slots(s));
-    index_slots_.emplace_back(place_, index_requests.slots(s));
+    if (!w.dense) index_slots_.emplace_back(place_, index_requests.slots(s));
   }
 }
 
@@ -66,14 +79,17 @@ WriteCacheArgs WriteInputs::args(std::int64_t set) const {
   a.positions = positions_.view(DType::i64, {rows});
   a.cos_sin = cos_sin_.view(DType::bf16, {w.seq_len(), 64});
   const ConstTensor norm = norms_.view(type, {head_dim});
-  a.q_norm = a.k_norm = a.index_q_norm = a.index_k_norm = norm;
+  a.q_norm = a.k_norm = norm;
   const auto at = static_cast<std::size_t>(set);
   a.slot_mapping = slots_[at].view(DType::i64, {rows});
-  a.index_slot_mapping = index_slots_[at].view(DType::i64, {rows});
   a.q_out = q_out_.view(type, {rows, w.hq, head_dim});
   a.kv_cache = cache_;
-  a.index_q_out = index_q_out_.view(type, {rows, w.hkv, head_dim});
-  a.index_cache = index_cache_;
+  if (!w.dense) {
+    a.index_q_norm = a.index_k_norm = norm;
+    a.index_slot_mapping = index_slots_[at].view(DType::i64, {rows});
+    a.index_q_out = index_q_out_.view(type, {rows, w.hkv, head_dim});
+    a.index_cache = index_cache_;
+  }
   a.num_tokens = rows;
   a.stream = place_.stream();
   return a;

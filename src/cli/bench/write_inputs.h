@@ -9,7 +9,8 @@
 
 namespace msa::cli {
 
-/// Inputs and outputs of write_cache: the tokens of a batch's requests at their own positions.
+/// Inputs and outputs of write_cache: the tokens of a batch's requests at their own positions. Rows
+/// of a dense layer have no index vectors.
 class WriteInputs {
  public:
   /// \throws Error where the pools have too few pages for slots of their own.

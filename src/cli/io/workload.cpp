@@ -71,6 +71,16 @@ class LineReader {
     }
   }
 
+  void flag(const char* key, bool& value) {
+    const json* found = take(key);
+    if (found == nullptr) return;
+    if (found->is_boolean()) {
+      value = found->get<bool>();
+    } else {
+      wrong(key, *found, "true or false");
+    }
+  }
+
   void text(const char* key, std::string& value) {
     const json* found = take(key);
     if (found == nullptr) return;
@@ -160,6 +170,7 @@ Failures read_line(const std::string& text, Workload& workload) {
   reader.share("keep", workload.keep);
   reader.seed("seed", workload.seed);
   reader.text("selection", workload.selection);
+  reader.flag("dense", workload.dense);
   Failures failures = reader.finish();
   if (version != workload_version) {
     failures.push_back(
@@ -193,6 +204,7 @@ std::string label(const Workload& w) {
   text += fmt::format(" batch {}", w.batch);
   if (w.op == WorkloadOp::write) return text;
   text += fmt::format(" context {}", w.context);
+  if (w.dense) text += " dense";
   if (w.op == WorkloadOp::prefill) {
     if (w.selection.empty())
       return text + fmt::format(" keep {:g}", static_cast<double>(w.keep) / 1000);
@@ -232,6 +244,11 @@ std::vector<std::string> problems(const Workload& w) {
     give("either 'm' or 'tokens', of at least 1");
   }
   if (w.is_decode() && w.context < w.m) give("a 'context' of at least 'm' keys");
+  const bool may_be_dense =
+      w.op == WorkloadOp::decode || (w.op == WorkloadOp::layer && w.is_decode());
+  if (w.dense && !may_be_dense) {
+    failures.emplace_back("'dense' is true; allowed: decode, and layer with 'm'");
+  }
   if (!w.selection.empty() && (w.op != WorkloadOp::prefill || w.batch != 1)) {
     failures.push_back(
         fmt::format("'selection' is {}; allowed: prefill of one request", w.selection));
@@ -256,6 +273,7 @@ nlohmann::ordered_json to_json(const Workload& w) {
   object["keep"] = static_cast<double>(w.keep) / 1000;
   object["seed"] = w.seed;
   if (!w.selection.empty()) object["selection"] = w.selection;
+  if (w.dense) object["dense"] = true;
   return object;
 }
 

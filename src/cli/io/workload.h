@@ -41,6 +41,7 @@ struct Workload {
   std::uint64_t seed = 11;
   /// prefill: block ids of an .npy file [tokens, heads, topk], from its first row on; "": generated
   std::string selection = {};
+  bool dense = false;  ///< decode, layer: rows attend to all visible blocks, without an index
 
   bool is_decode() const { return m > 0; }
   std::int64_t rows() const { return batch * (is_decode() ? m : tokens); }
