@@ -58,9 +58,8 @@ class HostMemory {
       memory_.reset(static_cast<char*>(::operator new(bytes, alignment)));
       bytes_ = bytes;
     }
-    return all();
+    return {memory_.get(), bytes_};
   }
-  Workspace all() const { return {memory_.get(), bytes_}; }
 
  private:
   static constexpr std::align_val_t alignment{64};

@@ -132,8 +132,7 @@ TEST(ReplayRun, APlaceWithMemoryOfItsOwnGivesTheSameDigestAndChecks) {
 TEST(ReplayRun, StepsAreReplayedInBucketsOfPowersOfTwo) {
   std::vector<TraceRequest> trace;
   for (std::int64_t r = 0; r < 520; ++r) trace.push_back({0, 5, 2 + (r < 516 ? 1 : 0), {}});
-  ReplayOptions options;
-  options.all = true;
+  ReplayOptions options = small_options();
   options.shape = {1, 1, 1};
   options.max_batch = 520;
   options.chunk = 4096;
