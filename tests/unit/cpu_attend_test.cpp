@@ -13,6 +13,7 @@
 #include "cpu/isa.h"
 #include "cpu/parallel.h"
 #include "reference/reference.h"
+#include "started_pool.h"
 
 namespace msa::cpu {
 namespace {
@@ -579,7 +580,7 @@ TEST_P(CpuAttend, AForkedChildComputesTheSameBits) {
 #ifdef MSA_TEST_EMULATED
   GTEST_SKIP() << "qemu's user mode aborts in a forked child that starts threads";
 #endif
-  set_num_threads_for_testing(2);
+  start_whole_pool(2);
   const AttendShape shape{.decode_lens = {700, 300}, .prefill_lens = {{40, 300}}};
   AttendCase c(shape);
   c.run(c.args());

@@ -17,6 +17,7 @@
 #include "common/sanitizer.h"
 #include "msa/device.h"
 #include "msa/error.h"
+#include "started_pool.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -139,20 +140,14 @@ TEST_F(Parallel, ForkedChildStartsItsOwnPool) {
 #elif defined(MSA_TEST_EMULATED)
   GTEST_SKIP() << "qemu's user mode aborts in a forked child that starts threads";
 #endif
-  std::atomic<int> before{0};
-  parallel_for(64, [&](std::int64_t) { ++before; });
-  ASSERT_EQ(before, 64);
+  start_whole_pool(4);
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    std::atomic<int> arrived{0};
-    // Needs a second thread to end, so a child without threads would hang until the alarm.
+    // Needs other threads to end, so a child without them would hang until the alarm.
     alarm(20);
-    parallel_for(2, [&](std::int64_t) {
-      ++arrived;
-      while (arrived < 2) std::this_thread::yield();
-    });
-    _exit(arrived == 2 ? 0 : 1);
+    start_whole_pool(4);
+    _exit(0);
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
