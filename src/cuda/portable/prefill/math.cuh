@@ -84,9 +84,6 @@ class Math {
   static constexpr ptx::Operand product =
       type == DType::bf16 ? ptx::Operand::bf16 : ptx::Operand::f16;
   static constexpr unsigned all_lanes = 0xffffffff;
-  /// Weights of 2^4 at most: a row's reference need not follow its maximum closer, and O is rarely
-  /// multiplied.
-  static constexpr float most_over_reference = 4;
 
   /// Where this thread stands; found again wherever it is needed.
   struct Place {
@@ -269,7 +266,10 @@ class Math {
       top = fmaxf(top, __shfl_xor_sync(all_lanes, top, 1));
       top = fmaxf(top, __shfl_xor_sync(all_lanes, top, 2));
       const float before = reference_[t][r];
-      const bool grows = top > before + most_over_reference;
+      // The reference is the maximum, so that the largest weight, 1, is exact in P: left behind by
+      // up to 4, which saves multiplications of O, a row's one large weight was rounded too, and two
+      // cases of the grid exceeded twice rounded math's own error by 3 and 5 %.
+      const bool grows = top > before;
       reference_[t][r] = grows ? top : before;
       shrink[r] = grows ? exp2_fast(before - top) : 1;
       const float shift = shift_of(reference_[t][r]);
