@@ -164,6 +164,12 @@ def test_the_shared_object_is_a_tvm_ffi_module(step):
     assert np.array_equal(moved[0], step.kv[7], equal_nan=True)
 
 
+def test_every_packed_function_is_loaded():
+    exported = set(re.findall(rb"\0__tvm_ffi_(\w+)(?=\0)", _library.path().read_bytes()))
+    # The command is left out of some builds; whatever else is exported or named, is both.
+    assert {name.decode() for name in exported} | {"command"} == set(_library._FUNCTIONS)
+
+
 def test_the_library_needs_no_more_than_it_says():
     if shutil.which("objdump") is None:
         pytest.skip("objdump is not installed")

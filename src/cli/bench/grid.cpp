@@ -162,10 +162,7 @@ std::vector<Workload> shaped(const std::vector<Workload>& grid, const std::strin
   });
   spread(workloads, options.seed, [](Workload& w, std::uint64_t v) { w.seed = v; });
 
-  for (Workload& w : workloads) {
-    const bool takes = w.op == WorkloadOp::decode || (w.op == WorkloadOp::layer && w.is_decode());
-    w.dense = w.dense || (options.dense && takes);
-  }
+  for (Workload& w : workloads) w.dense = w.dense || (options.dense && w.may_be_dense());
 
   std::vector<Workload> distinct;
   std::set<std::string> known;  // a wrong option breaks every case alike: its first one says so

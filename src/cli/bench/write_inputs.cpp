@@ -2,36 +2,19 @@
 #include "cli/bench/write_inputs.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
+#include <vector>
 
+#include "cli/io/rotation.h"
 #include "common/numeric.h"
-#include "cpu/parallel.h"
 
 namespace msa::cli {
 namespace {
 
-/// cos and sin of every position, as MiniMax-M3 rotates: theta 5e6 over 64 elements.
-PlacedBuffer rotation_table(Place& place, std::int64_t positions) {
-  constexpr std::int64_t pairs = 32;
-  PlacedBuffer table(place, static_cast<std::size_t>(positions * 2 * pairs) * size_of(DType::bf16));
-  auto* out = table.host_as<std::uint16_t>();
-  std::array<double, pairs> frequency;
-  for (std::size_t i = 0; i < pairs; ++i) {
-    frequency[i] = std::pow(5e6, -static_cast<double>(i) / static_cast<double>(pairs));
-  }
-  constexpr std::int64_t piece = 4096;  // positions of a task
-  cpu::parallel_for((positions + piece - 1) / piece, [&](std::int64_t task) {
-    const std::int64_t end = std::min((task + 1) * piece, positions);
-    for (std::int64_t p = task * piece; p < end; ++p) {
-      for (std::size_t i = 0; i < pairs; ++i) {
-        const double angle = static_cast<double>(p) * frequency[i];
-        std::uint16_t* cos = out + p * 2 * pairs + i;
-        cos[0] = float_to_bf16(static_cast<float>(std::cos(angle)));
-        cos[pairs] = float_to_bf16(static_cast<float>(std::sin(angle)));
-      }
-    }
-  });
+/// The rotary table, rounded to bf16.
+PlacedBuffer bf16_rotation_table(Place& place, std::int64_t positions) {
+  const std::vector<float> exact = rotation_table(positions);
+  PlacedBuffer table(place, exact.size() * size_of(DType::bf16));
+  std::transform(exact.begin(), exact.end(), table.host_as<std::uint16_t>(), float_to_bf16);
   table.upload();
   return table;
 }
@@ -48,7 +31,7 @@ WriteInputs::WriteInputs(const Workload& w, Pools& pools, std::int64_t sets,
       place_(pools.place),
       cache_(main_cache(w, pools)),
       index_cache_(index_cache(w, pools)),
-      cos_sin_(rotation_table(pools.place, w.seq_len())) {
+      cos_sin_(bf16_rotation_table(pools.place, w.seq_len())) {
   pools.fill_main(w.kv);
   if (!w.dense) pools.fill_index(index_cache_.dtype);
   const DType type = activation_type(w);
@@ -77,7 +60,7 @@ WriteCacheArgs WriteInputs::args(std::int64_t set) const {
   a.qkv = Tensor::dense(static_cast<char*>(qkv_.data()) + offset, type, {rows, row_elements(w)},
                         place_.device());
   a.positions = positions_.view(DType::i64, {rows});
-  a.cos_sin = cos_sin_.view(DType::bf16, {w.seq_len(), 64});
+  a.cos_sin = cos_sin_.view(DType::bf16, {w.seq_len(), rotary_elements});
   const ConstTensor norm = norms_.view(type, {head_dim});
   a.q_norm = a.k_norm = norm;
   const auto at = static_cast<std::size_t>(set);

@@ -244,9 +244,7 @@ std::vector<std::string> problems(const Workload& w) {
     give("either 'm' or 'tokens', of at least 1");
   }
   if (w.is_decode() && w.context < w.m) give("a 'context' of at least 'm' keys");
-  const bool may_be_dense =
-      w.op == WorkloadOp::decode || (w.op == WorkloadOp::layer && w.is_decode());
-  if (w.dense && !may_be_dense) {
+  if (w.dense && !w.may_be_dense()) {
     failures.emplace_back("'dense' is true; allowed: decode, and layer with 'm'");
   }
   if (!w.selection.empty() && (w.op != WorkloadOp::prefill || w.batch != 1)) {

@@ -44,6 +44,10 @@ struct Workload {
   bool dense = false;  ///< decode, layer: rows attend to all visible blocks, without an index
 
   bool is_decode() const { return m > 0; }
+  /// Whether `dense` has a meaning.
+  bool may_be_dense() const {
+    return op == WorkloadOp::decode || (op == WorkloadOp::layer && is_decode());
+  }
   std::int64_t rows() const { return batch * (is_decode() ? m : tokens); }
   /// Keys of a request, the call's own tokens included.
   std::int64_t seq_len() const { return is_decode() ? context : context + tokens; }

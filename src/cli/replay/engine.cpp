@@ -68,12 +68,13 @@ Engine::Engine(const EngineConfig& config, Place& place)
   cos_sin_ = {place_, cli::rotation_table(config.max_seq_len)};
 }
 
+Engine::Buffer Engine::elements_of(std::int64_t count, DType type) const {
+  return {place_, bytes_of(count, type)};
+}
+
 void Engine::allocate() {
   const EngineConfig& c = config_;
-  const auto memory = [&](std::int64_t elements, DType type) {
-    return Buffer(place_, bytes_of(elements, type));
-  };
-  rows_ = memory(c.max_tokens * c.shape.row_elements(), c.row_type());
+  rows_ = elements_of(c.max_tokens * c.shape.row_elements(), c.row_type());
   rows_.pin();
   const std::vector<std::int64_t> tokens(static_cast<std::size_t>(c.max_tokens));
   positions_ = {place_, tokens};
@@ -87,21 +88,18 @@ void Engine::allocate() {
   const std::vector<std::int32_t> table(requests * static_cast<std::size_t>(columns_), -1);
   block_table_ = {place_, table};
   index_table_ = {place_, table};
-  cu_seqlens_q_ = memory(c.max_batch + 1, DType::i32);
-  context_lens_ = memory(c.max_batch, DType::i32);
+  cu_seqlens_q_ = elements_of(c.max_batch + 1, DType::i32);
+  context_lens_ = elements_of(c.max_batch, DType::i32);
 }
 
 void Engine::make_layers() {
   const EngineConfig& c = config_;
-  const auto memory = [&](std::int64_t elements, DType type) {
-    return Buffer(place_, bytes_of(elements, type));
-  };
   const std::int64_t least = interleaved(c.layout) ? interleaved_layers : 1;
   const KVCacheShape shape{
       .layers = std::max(c.layers, least), .pages = c.pages, .heads = c.shape.kv_heads};
   const std::int64_t index_elements = c.index_pages * page_size * head_dim;
-  kv_memory_ = memory(shape.numel(), c.kv_type);
-  index_memory_ = memory(c.layers * index_elements, c.index_type);
+  kv_memory_ = elements_of(shape.numel(), c.kv_type);
+  index_memory_ = elements_of(c.layers * index_elements, c.index_type);
   const std::int64_t q_elements = c.max_tokens * c.shape.q_heads * head_dim;
   const std::int64_t selection_rows = Indexer::buffer_rows(c.max_tokens);
   layers_.resize(static_cast<std::size_t>(c.layers));
@@ -113,11 +111,11 @@ void Engine::make_layers() {
     layer.index_cache =
         Tensor::dense(index_memory_.host_as<char>() + bytes_of(l * index_elements, c.index_type),
                       c.index_type, {c.index_pages, page_size, head_dim});
-    layer.q = memory(q_elements, c.row_type());
-    layer.out = memory(q_elements, c.row_type());
+    layer.q = elements_of(q_elements, c.row_type());
+    layer.out = elements_of(q_elements, c.row_type());
     layer.out.pin();
-    layer.index_q = memory(c.max_tokens * c.shape.index_heads * head_dim, c.row_type());
-    layer.selection = memory(selection_rows * c.shape.index_heads * topk, DType::i32);
+    layer.index_q = elements_of(c.max_tokens * c.shape.index_heads * head_dim, c.row_type());
+    layer.selection = elements_of(selection_rows * c.shape.index_heads * topk, DType::i32);
     layer.context.name = metadata_name;
     layer.context.topk_indices =
         layer.selection.view(DType::i32, {selection_rows, c.shape.index_heads, topk});

@@ -160,6 +160,8 @@ class Engine {
     std::unique_ptr<Recording> calls;
   };
 
+  /// Uninitialized memory where the engine computes.
+  Buffer elements_of(std::int64_t count, DType type) const;
   void allocate();
   void make_layers();
   void fill_caches_with_nan();
