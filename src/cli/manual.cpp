@@ -120,7 +120,7 @@ No suitable device.
 Restricts every call to the backend of this name.
 .TP
 .B MSA_CPU_ISA
-Instruction set of the CPU backend: baseline, avx2, avx512 or amx.
+Instruction set of the CPU backend: baseline, avx2, avx512, avx512_bf16 or amx.
 .TP
 .B MSA_THREADS
 Threads of the CPU backend, 1 to 4096; default: all usable cores.

@@ -72,7 +72,7 @@ class Verify final : public Command {
 
     Progress progress(console, "verify", "cases",
                       static_cast<std::int64_t>(cases.size() * targets.size()));
-    console.print("{:<14}{:<14}{:<18}{:>6}{:>10}{:>11}\n", "target", "op", "group", "cases",
+    console.print("{:<17}{:<14}{:<18}{:>6}{:>10}{:>11}\n", "target", "op", "group", "cases",
                   "worst", "time");
     std::vector<GroupResult> results;
     std::int64_t done = 0;
@@ -149,7 +149,7 @@ class Verify final : public Command {
     const std::string verdict = group.failures.empty() ? console.styled(Style::good, "PASS")
                                                        : console.styled(Style::bad, "FAIL");
     const std::string worst = group.worst == 0 ? "bits" : fmt::format("{:.3f}", group.worst);
-    console.print("{:<14}{:<14}{:<18}{:>6}{:>10}{:>11}  {}\n", group.target, group.op, group.group,
+    console.print("{:<17}{:<14}{:<18}{:>6}{:>10}{:>11}  {}\n", group.target, group.op, group.group,
                   group.cases, worst, format_seconds(group.seconds), verdict);
     for (const Failure& failure : group.failures) {
       console.print("    {}\n        {}\n", failure.name, failure.detail);

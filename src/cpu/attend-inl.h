@@ -17,11 +17,12 @@
 /// whole row; the running maximum ignores NaN. A maximum of −inf (no key, or only −inf logits) is
 /// replaced by 0 where it is subtracted.
 
-#include "cpu/attend_amx.h"
 #include "cpu/attend_plan.h"
 #include "cpu/math-inl.h"
 #include "cpu/matmul-inl.h"
 #include "cpu/parallel.h"
+#include "cpu/tiles/attend.h"
+#include "cpu/tiles/kernels.h"
 
 #if defined(MSA_CPU_ATTEND_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MSA_CPU_ATTEND_INL_H_
@@ -63,7 +64,7 @@ struct TileScratch {
   float* q;       // [rows][128]: q times a power of two
   float* scale;   // [rows]: what is left of the logit scale
   float* states;  // two SoftmaxStates
-  float* tiles;   // q on AMX tiles
+  float* tiles;   // q as tiles
 
   TileScratch(const AttendCall& call, std::int64_t rows) {
     const auto round_up = [](std::int64_t n) { return (n + 15) / 16 * 16; };
@@ -379,7 +380,7 @@ void attend_blocks(const AttendCall& call, const TileRows& tile, std::int64_t he
                    const TileScratch& scratch, const SoftmaxState& state) {
   const std::int64_t rows = tile.count * call.group;
   state.clear(rows);
-  if constexpr (amx_built) {
+  if constexpr (tiles::built) {
     if (call.on_tiles) {
       const TileAttend tiles(call, tile, head, scratch.work);
       tiles.run(list, begin, end, {scratch.q, scratch.scale, state.maximum, state.sum, state.out},
@@ -471,7 +472,7 @@ void load_tile(const AttendCall& call, const TileRows& tile, std::int64_t head,
   } else {
     load_queries<DType::bf16>(call, tile, head, scratch);
   }
-  if constexpr (amx_built) {
+  if constexpr (tiles::built) {
     const std::int64_t rows = tile.count * call.group;
     if (call.on_tiles) TileQueries(scratch.tiles, rows).pack(scratch.q, scratch.scale, rows);
   }

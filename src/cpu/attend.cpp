@@ -3,12 +3,11 @@
 #include <limits>
 #include <memory>
 
-#include "cpu/attend_amx.h"
 #include "cpu/attend_kernel.h"
 #include "cpu/attend_plan.h"
-#include "cpu/isa.h"
 #include "cpu/operators.h"
 #include "cpu/parallel.h"
+#include "cpu/tiles/kernels.h"
 
 /// \file
 /// attend: which tiles there are and which threads run them. No choice made here changes a bit: a
@@ -20,7 +19,7 @@ namespace {
 /// A task should be long beside the cost of handing it out, and there should be several a thread.
 constexpr std::int64_t tasks_per_thread = 4;
 
-/// Tokens of a prefill tile: 128 rows of q share a converted page, on AMX tiles, where converting
+/// Tokens of a prefill tile: 128 rows of q share a converted page, on tiles, where converting
 /// it costs as much as multiplying it with three groups of rows, 512; fewer where the call is too
 /// small to give every thread work.
 std::int64_t prefill_tile_tokens(const AttendArgs& args, const AttendCall& call) {
@@ -72,7 +71,7 @@ float* decode_partials(const AttendArgs& args, const DecodeSplit& split) {
 /// Whether products are computed on tiles: the contract's are those of bf16, as f16 ones would lose
 /// three bits of q or of the cache.
 bool on_tiles(const AttendCall& call) {
-  return amx_built && chosen_isa() == Isa::amx && call.product_type() == DType::bf16;
+  return tiles::kernels() != nullptr && call.product_type() == DType::bf16;
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ struct AttendCall {
   /// The type in which the contract rounds q and P.
   DType product_type() const;
 
-  /// Products on AMX tiles; else all of them are f32 multiply-adds.
+  /// Products on tiles (cpu/tiles); else all of them are f32 multiply-adds.
   bool on_tiles = false;
 };
 

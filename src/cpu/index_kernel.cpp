@@ -5,8 +5,9 @@
 #include <cstring>
 #include <limits>
 
-#include "cpu/index_amx.h"
 #include "cpu/isa.h"
+#include "cpu/tiles/index.h"
+#include "cpu/tiles/kernels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/index_kernel.cpp"
@@ -453,8 +454,8 @@ namespace msa::cpu {
 
 std::int64_t score_scratch_bytes(std::int64_t rows) {
   std::int64_t floats = MSA_CPU_CHOOSE(scratch_floats)(rows);
-#ifdef MSA_CPU_AMX
-  if (chosen_isa() == Isa::amx) floats = std::max(floats, tile_scratch_floats(rows));
+#ifdef MSA_CPU_TILES
+  if (tiles::kernels() != nullptr) floats = std::max(floats, tile_scratch_floats(rows));
 #endif
   return floats * static_cast<std::int64_t>(sizeof(float));
 }
@@ -464,8 +465,8 @@ ScoreKernels vector_score_kernels() {
 }
 
 ScoreKernels score_kernels() {
-#ifdef MSA_CPU_AMX
-  if (chosen_isa() == Isa::amx) return tile_score_kernels();
+#ifdef MSA_CPU_TILES
+  if (tiles::kernels() != nullptr) return tile_score_kernels();
 #endif
   return vector_score_kernels();
 }

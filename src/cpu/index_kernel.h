@@ -54,7 +54,7 @@ struct ScoreKernels {
 };
 /// For the chosen instruction set.
 ScoreKernels score_kernels();
-/// The vector code alone: the set's own, with amx that of avx512.
+/// The vector code alone: the set's own, with amx and avx512_bf16 that of avx512.
 ScoreKernels vector_score_kernels();
 
 }  // namespace msa::cpu

@@ -15,7 +15,7 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
-#ifdef MSA_CPU_AMX
+#ifdef MSA_CPU_TILES
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
@@ -36,21 +36,28 @@ bool has_f16c() {
 }
 #endif
 
-#ifdef MSA_CPU_AMX
-/// Whether the processor has what MSA_AMX_OPTIONS ask for beyond AVX-512, AMX included; compilers
-/// differ in the names they know.
-bool has_amx_instructions() {
-  constexpr unsigned avx512_vbmi = 1u << 1;                     // leaf 7, ecx
-  constexpr unsigned amx_bf16 = 1u << 22, amx_tile = 1u << 24;  // leaf 7, edx
-  constexpr unsigned avx512_bf16 = 1u << 5;                     // leaf 7.1, eax
-  unsigned a = 0;
-  unsigned b = 0;
-  unsigned c = 0;
-  unsigned d = 0;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
-  if ((c & avx512_vbmi) == 0 || (d & amx_bf16) == 0 || (d & amx_tile) == 0) return false;
-  return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & avx512_bf16) != 0;
-}
+#ifdef MSA_CPU_TILES
+/// What the processor has beyond AVX-512; compilers differ in the names they know.
+struct TileInstructions {
+  bool vectors = false;  // what MSA_TILE_OPTIONS ask for: VBMI and AVX512-BF16
+  bool amx = false;      // tiles of bf16
+
+  TileInstructions() {
+    constexpr unsigned avx512_vbmi = 1u << 1;                     // leaf 7, ecx
+    constexpr unsigned amx_bf16 = 1u << 22, amx_tile = 1u << 24;  // leaf 7, edx
+    constexpr unsigned avx512_bf16 = 1u << 5;                     // leaf 7.1, eax
+    unsigned a = 0;
+    unsigned b = 0;
+    unsigned c = 0;
+    unsigned d = 0;
+    if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return;
+    const bool vbmi = (c & avx512_vbmi) != 0;
+    const bool tiles = (d & amx_bf16) != 0 && (d & amx_tile) != 0;
+    if (__get_cpuid_count(7, 1, &a, &b, &c, &d) == 0) return;
+    vectors = vbmi && (a & avx512_bf16) != 0;
+    amx = vectors && tiles;
+  }
+};
 
 /// The right to use tile registers, which Linux gives on request. It holds for all threads of the
 /// process, those of a forked child included.
@@ -60,9 +67,11 @@ bool ask_for_tiles() {
   return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
 }
 
-bool has_amx() {
-  static const bool usable = has_amx_instructions() && ask_for_tiles();
-  return usable;
+void add_tile_isas(std::vector<Isa>& isas) {
+  static const TileInstructions has;
+  static const bool may_use_tiles = has.amx && ask_for_tiles();
+  if (has.vectors) isas.push_back(Isa::avx512_bf16);
+  if (may_use_tiles) isas.push_back(Isa::amx);
 }
 #endif
 
@@ -76,7 +85,7 @@ Isa choose() {
     allowed += (allowed.empty() ? "" : ", ") + std::string(name(isa));
   }
   // Another machine may have a set that exists; a name that does not exist is a slip.
-  constexpr Isa all[] = {Isa::baseline, Isa::avx2, Isa::avx512, Isa::amx};
+  constexpr Isa all[] = {Isa::baseline, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx};
   const bool exists = std::any_of(std::begin(all), std::end(all),
                                   [&](Isa isa) { return std::string(wanted) == name(isa); });
   throw Error(exists ? ErrorCode::unsupported : ErrorCode::invalid_argument,
@@ -94,6 +103,8 @@ const char* name(Isa isa) {
       return "avx2";
     case Isa::avx512:
       return "avx512";
+    case Isa::avx512_bf16:
+      return "avx512_bf16";
     case Isa::amx:
       return "amx";
   }
@@ -117,8 +128,8 @@ std::vector<Isa> available_isas() {
   add(Isa::baseline, HWY_BASELINE_SCALAR, true);
   add(Isa::avx2, HWY_AVX2, avx2);
   add(Isa::avx512, HWY_AVX3, avx512);
-#ifdef MSA_CPU_AMX
-  if (avx512 && has_amx()) isas.push_back(Isa::amx);
+#ifdef MSA_CPU_TILES
+  if (avx512) add_tile_isas(isas);
 #endif
 #else
   isas.push_back(Isa::baseline);

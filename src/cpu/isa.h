@@ -15,10 +15,11 @@
 namespace msa::cpu {
 
 /// Instruction sets of this build, lowest first.
-enum class Isa { baseline, avx2, avx512, amx };
+enum class Isa { baseline, avx2, avx512, avx512_bf16, amx };
 
 /// "baseline" (plain loops that the compiler turns into SSE2 on x86-64, NEON on Arm), "avx2",
-/// "avx512", "amx" (as avx512, and bf16 products on AMX tiles where an operator has such a kernel).
+/// "avx512", "avx512_bf16" and "amx" (as avx512, and products of bf16 where an operator has a
+/// kernel of cpu/tiles).
 const char* name(Isa isa);
 
 /// What this build holds and this machine can execute, lowest first. A build whose flags ask for

@@ -15,7 +15,7 @@ namespace msa::cli {
 
 struct Limits {
   /// Operations a second. CPU: the set's best products on registers (f32 multiply-adds, with amx
-  /// bf16 tiles), all threads; device: bf16 matrix products on registers.
+  /// and avx512_bf16 products of bf16), all threads; device: bf16 matrix products on registers.
   double flops = 0;
   /// Bytes a second. CPU: random 64 KB pages of the pool, all threads; device: the best of `rates`.
   double bandwidth = 0;

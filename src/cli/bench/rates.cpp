@@ -1,7 +1,7 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #include "cli/bench/rates.h"
 
-#include "cli/bench/rates_amx.h"
+#include "cli/bench/rates_tiles.h"
 #include "cpu/isa.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -70,8 +70,9 @@ HWY_AFTER_NAMESPACE();
 namespace msa::cli {
 
 double product_loop(std::int64_t iterations) {
-#ifdef MSA_CPU_AMX
-  if (cpu::chosen_isa() == cpu::Isa::amx) return tile_product_loop(iterations);
+#ifdef MSA_CPU_TILES
+  if (cpu::chosen_isa() == cpu::Isa::amx) return amx_product_loop(iterations);
+  if (cpu::chosen_isa() == cpu::Isa::avx512_bf16) return avx512_bf16_product_loop(iterations);
 #endif
   return MSA_CPU_CHOOSE(MultiplyAdds)(iterations);
 }

@@ -10,7 +10,7 @@
 namespace msa::cli {
 
 /// `iterations` rounds of the set's best products on registers alone: f32 multiply-adds, with amx
-/// bf16 products of tiles. Returns the operations done (a multiply-add counts two).
+/// and avx512_bf16 products of bf16. Returns the operations done (a multiply-add counts two).
 double product_loop(std::int64_t iterations);
 
 /// Reads every byte once, through full vectors. The result is a function of the bytes.

@@ -1,12 +1,13 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
-#include "cli/bench/rates_amx.h"
-
-#include "cpu/amx.h"
+#include "cli/bench/rates_tiles.h"
+#include "cpu/tiles/amx.h"
 
 namespace msa::cli {
 
-double tile_product_loop(std::int64_t iterations) {
-  using namespace cpu::amx;
+double amx_product_loop(std::int64_t iterations) {
+  using namespace cpu::tiles::amx;
+  using cpu::tiles::tile_depth;
+  using cpu::tiles::tile_rows;
   configure_tiles();  // all tiles 0
   for (std::int64_t i = 0; i < iterations; ++i) {
     // Six sums cover a product's latency of 52 cycles; one starts every 16.

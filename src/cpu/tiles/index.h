@@ -4,7 +4,7 @@
 #include "cpu/index_kernel.h"
 
 /// \file
-/// Scores by AMX tiles, for queries that bf16 holds exactly; others take the vector code.
+/// Scores by tiles, for queries that bf16 holds exactly; others take the vector code.
 
 namespace msa::cpu {
 

@@ -1,10 +1,5 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
-#include "cpu/attend_amx_kernel.h"
-
-#include <immintrin.h>
-
-#include "cpu/amx.h"
-#include "cpu/amx_cache.h"
+#pragma once
 
 /// \file
 /// attend on tiles: logits come out transposed, S^T[keys][16 rows] = K · Q^T, so that keys are
@@ -21,17 +16,16 @@
 /// A row's bits depend on its q, its keys and its values alone: a tile's rows do not mix, and what
 /// a row does not see has weight 0 and values that are finite.
 ///
-/// The **exceptional** rows, keys and values (cpu/amx_cache.h), each known by its own elements,
-/// pass by the tiles: their products are f32 multiply-adds, as in cpu/attend-inl.h. Values that are
-/// no numbers do so too, as 0 · NaN would reach every row of a tile.
+/// The **exceptional** rows, keys and values (cpu/tiles/cache-inl.h), each known by its own
+/// elements, pass by the tiles: their products are f32 multiply-adds, as in cpu/attend-inl.h.
+/// Values that are no numbers do so too, as 0 · NaN would reach every row of a tile.
 
-namespace msa::cpu::amx {
+#include "cpu/tiles/cache-inl.h"
+
+namespace msa::cpu::tiles::MSA_TILE_ENGINE::attend {
 namespace {
 
 constexpr int pairs = head / 2;
-/// Columns of values that are packed together: a cache line of bf16.
-constexpr int columns = 32;
-constexpr int column_words = page / 2 * columns;
 /// Keys that are converted together: 16 KB of bf16.
 constexpr int streamed_keys = 64;
 
@@ -52,9 +46,9 @@ int whole_steps(int keys) { return (keys + tile_depth - 1) / tile_depth; }
 
 /// Where the working memory holds what.
 struct Work {
-  alignas(64) float s[page * group_rows];  // S^T
-  std::uint32_t p[page / 2 * group_rows];  // [4 steps][16 rows][16] pairs of keys
-  float o[group_rows * head];              // P · V of the block: [8][16 rows][16]
+  alignas(64) float s[groups_at_once][page * group_rows];  // S^T
+  std::uint32_t p[page / 2 * group_rows];                  // [4 steps][16 rows][16] pairs of keys
+  float o[group_rows * head];                              // P · V of the block: [8][16 rows][16]
   float shrink[2][group_rows];
   std::uint16_t k[page * head];      // fp8 keys as bf16; of bf16 keys the last tile
   std::uint32_t v[page / 2 * head];  // [4 pairs of columns][4 steps][2][16][16] pairs of keys
@@ -62,11 +56,6 @@ struct Work {
 static_assert(sizeof(Work) <= attend_work_bytes, "the working memory has room for all of it");
 
 // ---- values ----
-
-/// Where pair `pair` of keys has its 16 words of the first of two tiles of columns.
-std::uint32_t* pair_words(std::uint32_t* v, int pair) {
-  return v + (pair / tile_rows * 2 * tile_rows + pair % tile_rows) * tile_rows;
-}
 
 /// Values as operand B, 32 columns at a time; what is exceptional is watched for.
 class ValuePacker {
@@ -83,7 +72,7 @@ class ValuePacker {
   void pack(int c, std::uint32_t* to) {
     for (int key = 0; key < rows(); key += 2) pack_pair(c, key, to);
   }
-  MSA_AMX_INLINE void pack_pair(int c, int key, std::uint32_t* to) {
+  MSA_TILE_INLINE void pack_pair(int c, int key, std::uint32_t* to) {
     const char* a = key < values_.count ? values_.row(key) : nullptr;
     const char* b = key + 1 < values_.count ? values_.row(key + 1) : nullptr;
     to = pair_words(to, key / 2);
@@ -106,7 +95,7 @@ class ValuePacker {
   }
 
  private:
-  MSA_AMX_INLINE void pack_bf16(const char* a, const char* b, int c, std::uint32_t* to) {
+  MSA_TILE_INLINE void pack_bf16(const char* a, const char* b, int c, std::uint32_t* to) {
     const __m512i zero = _mm512_setzero_si512();
     __m512i x = a == nullptr ? zero : _mm512_loadu_si512(a + 2 * columns * c);
     __m512i y = b == nullptr ? zero : _mm512_loadu_si512(b + 2 * columns * c);
@@ -117,7 +106,7 @@ class ValuePacker {
     _mm512_store_si512(to, _mm512_unpacklo_epi16(x, y));
     _mm512_store_si512(to + tile_words, _mm512_unpackhi_epi16(x, y));
   }
-  MSA_AMX_INLINE void pack_fp8(const char* a, const char* b, int c, std::uint32_t* to) {
+  MSA_TILE_INLINE void pack_fp8(const char* a, const char* b, int c, std::uint32_t* to) {
     // Four elements a word: interleaved twice, bytes and then patterns, they end in order.
     const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
     const __m512i zero = _mm512_setzero_si512();
@@ -172,7 +161,7 @@ void correct_logits(const KeySet& exceptional, const KeyTiles& keys, const Atten
 
 /// 2^(2x) for x ≤ 0 in `lanes`, 0 elsewhere and below 2^-125; NaN stays NaN. As weight_of() of
 /// cpu/attend-inl.h.
-MSA_AMX_INLINE __m512 weight_of(__mmask16 lanes, __m512 x) {
+MSA_TILE_INLINE __m512 weight_of(__mmask16 lanes, __m512 x) {
   // Adding 1.5 · 2^23 leaves the nearest integer in the low mantissa bits.
   const __m512 shifter = _mm512_set1_ps(0x1.8p23f), two = _mm512_set1_ps(2.0f);
   const __m512 shifted = _mm512_fmadd_ps(x, two, shifter);
@@ -200,17 +189,17 @@ struct Lanes {
         chosen(_mm512_cmpgt_epi32_mask(visible, _mm512_setzero_si512())),
         full(_mm512_mask_reduce_min_epi32(chosen, visible) & ~1) {}
 
-  MSA_AMX_INLINE __mmask16 seeing(int key) const {
+  MSA_TILE_INLINE __mmask16 seeing(int key) const {
     return _mm512_cmpgt_epi32_mask(visible, _mm512_set1_epi32(key));
   }
 };
 
 /// Folds S^T into the rows' softmax: P comes out as operand A, rounded, and the factor by which
 /// earlier results shrink.
-void softmax(int keys, const AttendGroup& group, const AttendRows& rows, Work& work, float* shrink,
-             Fetch& fetch) {
+void softmax(int keys, const AttendGroup& group, const AttendRows& rows, const float* s,
+             std::uint32_t* p, float* shrink, Fetch& fetch) {
   const Lanes lanes(group);
-  const auto logits = [&](int key) { return _mm512_load_ps(work.s + key * group_rows); };
+  const auto logits = [&](int key) { return _mm512_load_ps(s + key * group_rows); };
   const __m512 minus_infinity = _mm512_set1_ps(-__builtin_inff());
   __m512 largest = minus_infinity, other = minus_infinity;
   int key = 0;
@@ -259,7 +248,7 @@ void softmax(int keys, const AttendGroup& group, const AttendRows& rows, Work& w
         words[i] = pair(lanes.seeing(at), lanes.seeing(at + 1), at);
       }
     }
-    transpose(words, work.p + key / 2 * group_rows, tile_rows);
+    transpose(words, p + key / 2 * group_rows, tile_rows);
     fetch.rows(16);
   }
 
@@ -318,62 +307,12 @@ void add(const AttendGroup& group, const float* shrink, const float* o, float* o
   }
 }
 
-/// P · V of 32 columns and of `key_steps` · 32 keys, into `o` [2][16 rows][16]. Tiles 4 to 7 hold
-/// P.
-template <int key_steps>
-MSA_AMX_INLINE void multiply_values(const std::uint32_t* v, float* o) {
-  const auto column = [&](const std::uint32_t* words, float* to) {
-    zero<0>();
-    load<2>(words, 64);
-    multiply<0, 4, 2>();
-    if constexpr (key_steps > 1) {
-      load<3>(words + 2 * tile_words, 64);
-      multiply<0, 5, 3>();
-    }
-    if constexpr (key_steps > 2) {
-      load<2>(words + 4 * tile_words, 64);
-      multiply<0, 6, 2>();
-    }
-    if constexpr (key_steps > 3) {
-      load<3>(words + 6 * tile_words, 64);
-      multiply<0, 7, 3>();
-    }
-    store<0>(to, 64);
-  };
-  column(v, o);
-  column(v + tile_words, o + tile_words);
-}
-
-/// The same of any number of columns, a multiple of 32, with P in memory.
-void multiply_values(int key_steps, const std::uint32_t* p, const std::uint32_t* v, int count,
-                     float* o) {
-  load<4>(p, 64);
-  load<5>(p + tile_words, 64);
-  load<6>(p + 2 * tile_words, 64);
-  load<7>(p + 3 * tile_words, 64);
-  for (int c = 0; c < count; c += columns, v += column_words, o += 2 * tile_words) {
-    switch (key_steps) {
-      case 1:
-        multiply_values<1>(v, o);
-        break;
-      case 2:
-        multiply_values<2>(v, o);
-        break;
-      case 3:
-        multiply_values<3>(v, o);
-        break;
-      default:
-        multiply_values<4>(v, o);
-    }
-  }
-}
-
 /// Logits to weights.
 void weigh(const AttendBlock& block, const KeySet& odd_keys, const KeyTiles& keys,
-           const AttendGroup& group, const AttendRows& rows, Work& work, float* shrink,
-           Fetch& fetch) {
-  correct_logits(odd_keys, keys, group, rows.inexact[group.first / group_rows], rows.q, work.s);
-  softmax(block.keys, group, rows, work, shrink, fetch);
+           const AttendGroup& group, const AttendRows& rows, float* s, std::uint32_t* p,
+           float* shrink, Fetch& fetch) {
+  correct_logits(odd_keys, keys, group, rows.inexact[group.first / group_rows], rows.q, s);
+  softmax(block.keys, group, rows, s, p, shrink, fetch);
 }
 
 /// A block that several groups chose: converted, then multiplied with each.
@@ -402,16 +341,22 @@ void attend_groups(const AttendBlock& block, const AttendGroup* groups, std::int
     if (odd_values.has(key)) clear_value(work.v, key);
   }
   // Nothing is read just after it was written: between stand the products of a neighbouring group.
-  const auto logits = [&](const AttendGroup& group) {
-    multiply_keys(keys, 0, key_tiles, rows.q_tiles + group.first * pairs, work.s);
+  const auto logits = [&](std::int64_t g) {
+    KeyProducts products[groups_at_once];
+    int of = 0;
+    for (; of < groups_at_once && g + of < count; ++of) {
+      products[of] = {rows.q_tiles + groups[g + of].first * pairs, work.s[of]};
+    }
+    multiply_keys(keys, 0, key_tiles, products, of);
   };
-  logits(groups[0]);
+  logits(0);
   for (std::int64_t g = 0; g < count; ++g) {
     float* shrink = work.shrink[g % 2];
-    weigh(block, odd_keys, keys, groups[g], rows, work, shrink, fetch);
+    weigh(block, odd_keys, keys, groups[g], rows, work.s[g % groups_at_once], work.p, shrink,
+          fetch);
     if (g > 0) add(groups[g - 1], work.shrink[(g - 1) % 2], work.o, rows.out);
-    if (g + 1 < count) logits(groups[g + 1]);
-    multiply_values(whole_steps(block.keys), work.p, work.v, head, work.o);
+    if (g + 1 < count && (g + 1) % groups_at_once == 0) logits(g + 1);
+    multiply_values(whole_steps(block.keys), groups[g].rows, work.p, work.v, head, work.o);
     if (!odd_values.empty()) add_exceptional(block, odd_values, groups[g], work.p, work.o);
   }
   add(groups[count - 1], work.shrink[(count - 1) % 2], work.o, rows.out);
@@ -428,7 +373,8 @@ void attend_group(const AttendBlock& block, const AttendGroup& group, const Atte
   if (block.type == CacheType::bf16) {
     odd_keys = watch_keys(cached, normal_keys, [&] { fetch.rows(1); });
     keys = tiles_in_place(cached, work.k);
-    multiply_keys(keys, 0, key_tiles, q, work.s);
+    const KeyProducts products{q, work.s[0]};
+    multiply_keys(keys, 0, key_tiles, &products, 1);
   } else {
     const bool kept = rows.inexact[group.first / group_rows] != 0;
     for (int first = 0; first < block.keys; first += streamed_keys) {
@@ -437,18 +383,20 @@ void attend_group(const AttendBlock& block, const AttendGroup& group, const Atte
       const int tiles = (last - first + tile_rows - 1) / tile_rows;
       convert_keys(cached, first, first + tiles * tile_rows, to);
       fetch.rows(16);
-      multiply_keys(tiles_of(to, last - first), 0, tiles, q, work.s + first * group_rows);
+      const KeyProducts products{q, work.s[0] + first * group_rows};
+      multiply_keys(tiles_of(to, last - first), 0, tiles, &products, 1);
     }
     keys = tiles_of(work.k, block.keys);
   }
-  weigh(block, odd_keys, keys, group, rows, work, work.shrink[0], fetch);
+  weigh(block, odd_keys, keys, group, rows, work.s[0], work.p, work.shrink[0], fetch);
   ValuePacker packer(block);
   const int at_once = packed_columns(block.type);
   const int key_steps = whole_steps(block.keys);
   for (int c = 0; c < head; c += at_once) {
     packer.pack(c / columns, work.v);
     fetch.rows(at_once / 4);
-    multiply_values(key_steps, work.p, work.v, at_once, work.o + c / tile_rows * tile_words);
+    multiply_values(key_steps, group.rows, work.p, work.v, at_once,
+                    work.o + c / tile_rows * tile_words);
   }
   const KeySet odd_values = packer.exceptional();
   if (!odd_values.empty()) {
@@ -459,16 +407,13 @@ void attend_group(const AttendBlock& block, const AttendGroup& group, const Atte
     for (int key = 0; key < block.keys; ++key) {
       if (odd_values.has(key)) clear_value(work.v, key);
     }
-    multiply_values(key_steps, work.p, work.v, head, work.o);
+    multiply_values(key_steps, group.rows, work.p, work.v, head, work.o);
   }
   if (!odd_values.empty()) add_exceptional(block, odd_values, group, work.p, work.o);
   add(group, work.shrink[0], work.o, rows.out);
 }
 
 }  // namespace
-
-void begin_tiles() { configure_tiles(); }
-void end_tiles() { release_tiles(); }
 
 std::uint16_t pack_queries(const float* q, const float* scale, int rows, std::uint32_t* q_tile) {
   constexpr float most_scale = 0x1p90f;
@@ -485,8 +430,8 @@ std::uint16_t pack_queries(const float* q, const float* scale, int rows, std::ui
   return static_cast<std::uint16_t>(inexact);
 }
 
-void attend_block(const AttendBlock& block, const AttendBlock& next, const AttendGroup* groups,
-                  std::int64_t count, const AttendRows& rows, void* memory) {
+void fold_block(const AttendBlock& block, const AttendBlock& next, const AttendGroup* groups,
+                std::int64_t count, const AttendRows& rows, void* memory) {
   Work& work = *static_cast<Work*>(memory);
   Fetch fetch(keys_of(next), values_of(next));
   if (count == 1) {
@@ -497,4 +442,4 @@ void attend_block(const AttendBlock& block, const AttendBlock& next, const Atten
   fetch.rows(2 * page);
 }
 
-}  // namespace msa::cpu::amx
+}  // namespace msa::cpu::tiles::MSA_TILE_ENGINE::attend

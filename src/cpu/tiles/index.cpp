@@ -1,14 +1,14 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
-#include "cpu/index_amx.h"
+#include "cpu/tiles/index.h"
 
 #include <algorithm>
 
-#include "cpu/index_amx_kernel.h"
+#include "cpu/tiles/kernels.h"
 
 namespace msa::cpu {
 namespace {
 
-constexpr std::int64_t group_rows = 16;
+constexpr std::int64_t group_rows = tiles::group_rows;
 constexpr std::int64_t pairs = head_dim / 2;
 
 std::int64_t groups_of(std::int64_t rows) { return (rows + group_rows - 1) / group_rows; }
@@ -20,7 +20,7 @@ struct TileScratch {
         q_tiles(reinterpret_cast<std::uint32_t*>(memory + rows * head_dim)),
         work(q_tiles + groups_of(rows) * group_rows * pairs),
         inexact(reinterpret_cast<std::uint16_t*>(static_cast<std::uint32_t*>(work) +
-                                                 amx::index_work_bytes / 4)) {}
+                                                 tiles::index_work_bytes / 4)) {}
 
   float* queries;          // [rows][128]
   std::uint32_t* q_tiles;  // [groups][64][16]
@@ -41,10 +41,10 @@ void load_queries(const QueryTile& tile, float* memory) {
   const TileScratch scratch(memory, tile.rows());
   for (std::int64_t g = 0; g < groups_of(tile.rows()); ++g) {
     const std::int64_t first = g * group_rows;
-    scratch.inexact[g] =
-        amx::pack_index_queries(scratch.queries + first * head_dim,
-                                static_cast<int>(std::min(group_rows, tile.rows() - first)),
-                                scratch.q_tiles + first * pairs);
+    scratch.inexact[g] = tiles::kernels()->pack_index_queries(
+        scratch.queries + first * head_dim,
+        static_cast<int>(std::min(group_rows, tile.rows() - first)),
+        scratch.q_tiles + first * pairs);
   }
 }
 
@@ -58,12 +58,13 @@ void score_block(const QueryTile& tile, const KeyBlock& block, float* memory, fl
                 static_cast<std::int32_t>(
                     std::clamp<std::int64_t>(block.first_visible + t, 0, block.readable)));
   }
-  amx::IndexKeys keys{tile.key_dtype == DType::bf16 ? amx::CacheType::bf16 : amx::CacheType::e4m3,
-                      block.data, block.token_stride * size, static_cast<int>(block.readable)};
-  amx::IndexKeys next = keys;
+  tiles::IndexKeys keys{
+      tile.key_dtype == DType::bf16 ? tiles::CacheType::bf16 : tiles::CacheType::e4m3, block.data,
+      block.token_stride * size, static_cast<int>(block.readable)};
+  tiles::IndexKeys next = keys;
   next.data = block.next;
   if (block.next == nullptr) next.count = 0;
-  amx::score_keys(
+  tiles::kernels()->score_keys(
       keys, next,
       {scratch.queries, scratch.q_tiles, scratch.inexact, visible, static_cast<int>(tile.rows())},
       scratch.work, scores);
@@ -73,7 +74,7 @@ void score_block(const QueryTile& tile, const KeyBlock& block, float* memory, fl
 
 std::int64_t tile_scratch_floats(std::int64_t rows) {
   // The queries' tiles start at a multiple of 64 bytes, as rows of 128 floats do.
-  return rows * head_dim + groups_of(rows) * (group_rows * pairs + 1) + amx::index_work_bytes / 4;
+  return rows * head_dim + groups_of(rows) * (group_rows * pairs + 1) + tiles::index_work_bytes / 4;
 }
 
 ScoreKernels tile_score_kernels() { return {load_queries, score_block}; }

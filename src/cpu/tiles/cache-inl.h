@@ -1,26 +1,29 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-
-#include "cpu/amx.h"
-#include "cpu/amx_types.h"
-
 /// \file
-/// Rows of a cache on their way to AMX tiles: bf16 as it is, fp8 widened to bf16, which is exact.
-/// Functions have internal linkage, for the reason that cpu/amx.h names; those of classes are
-/// called in sources of tile code alone.
+/// Rows of a cache on their way to tiles: bf16 as it is, fp8 widened to bf16, which is exact.
+/// Compiled once for each engine, MSA_TILE_ENGINE.
 ///
 /// Tiles read denormal numbers as 0 and flush denormal results. Rows with elements for which that
 /// could be seen, and values that are no numbers, are found here; whoever multiplies passes them by
 /// the tiles.
 
-namespace msa::cpu::amx {
+#include <immintrin.h>
 
-inline constexpr int head = 128;                          // elements of a row
-inline constexpr int page = 128;                          // keys of a block
-inline constexpr int steps = head / tile_depth;           // products along a row
-inline constexpr int tile_words = tile_rows * tile_rows;  // 1 KB: 16 rows of 16 words
+#include <cstdint>
+
+#include "cpu/tiles/transpose-inl.h"
+#include "cpu/tiles/types.h"
+
+namespace msa::cpu::tiles::MSA_TILE_ENGINE {
+
+inline constexpr int head = 128;                 // elements of a row
+inline constexpr int page = 128;                 // keys of a block
+inline constexpr int steps = head / tile_depth;  // products along a row
+/// Columns of values that are packed together: a cache line of bf16.
+inline constexpr int columns = 32;
+inline constexpr int column_words = page / 2 * columns;
 
 /// The rows of a block, as they lie in the cache.
 struct CacheRows {
@@ -51,7 +54,7 @@ class Fetch {
   }
 
   /// Asks for `count` rows more; two count as one where they lie side by side.
-  MSA_AMX_INLINE void rows(int count) {
+  MSA_TILE_INLINE void rows(int count) {
     for (; count > 0; --count) {
       if (left_ == 0) {
         if (other_.count == 0) return;
@@ -132,8 +135,8 @@ class Fp8Bytes {
         high0_(_mm512_load_si512(table_of(type).high)),
         high1_(_mm512_load_si512(table_of(type).high + 64)) {}
 
-  MSA_AMX_INLINE __m512i low(__m512i x) const { return _mm512_permutex2var_epi8(low0_, x, low1_); }
-  MSA_AMX_INLINE __m512i high(__m512i x) const {
+  MSA_TILE_INLINE __m512i low(__m512i x) const { return _mm512_permutex2var_epi8(low0_, x, low1_); }
+  MSA_TILE_INLINE __m512i high(__m512i x) const {
     const __m512i magnitude = _mm512_permutex2var_epi8(high0_, x, high1_);
     // magnitude | (x & sign)
     return _mm512_ternarylogic_epi32(magnitude, x, _mm512_set1_epi8(-128), 0xf8);
@@ -144,14 +147,14 @@ class Fp8Bytes {
 };
 
 /// 16 elements of bf16 as f32.
-MSA_AMX_INLINE __m512 widen(const std::uint16_t* from) {
+MSA_TILE_INLINE __m512 widen(const std::uint16_t* from) {
   const __m256i x = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
 }
 
 /// The reordering of eight words after which interleaving low halves of 128-bit lanes gives the
 /// first half of the elements in order, and high halves the second.
-MSA_AMX_INLINE __m512i spread() { return _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0); }
+MSA_TILE_INLINE __m512i spread() { return _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0); }
 
 // ---- exceptional rows ----
 
@@ -171,7 +174,7 @@ class Watch {
         most_((normal.end << 8) - 1 - (normal.least << 8)),
         seen_(_mm512_setzero_si512()) {}
 
-  MSA_AMX_INLINE void see(__m512i x) {
+  MSA_TILE_INLINE void see(__m512i x) {
     seen_ = _mm512_max_epu16(seen_, _mm512_add_epi16(_mm512_add_epi16(x, x), offset_));
   }
   bool any() const {
@@ -215,6 +218,14 @@ static KeySet find_no_numbers_fp8(const CacheRows& rows) {
     if (_mm512_cmpge_epu8_mask(largest, no_number) != 0) set.add(key);
   }
   return set;
+}
+
+// ---- values: operand B ----
+
+/// Where pair `pair` of keys has its 16 words of the first of two tiles of columns: packed values
+/// lie as [pairs of columns][4 steps][2][16][16] pairs of keys.
+static std::uint32_t* pair_words(std::uint32_t* v, int pair) {
+  return v + (pair / tile_rows * 2 * tile_rows + pair % tile_rows) * tile_rows;
 }
 
 // ---- keys: operand A ----
@@ -289,6 +300,12 @@ static KeyTiles tiles_in_place(const CacheRows& keys, std::uint16_t* rest) {
   return tiles;
 }
 
+/// What keys are multiplied with, and where their products go.
+struct KeyProducts {
+  const std::uint32_t* q;  // a group's rows: [4 steps][16][16] pairs
+  float* s;                // S^T [128][16 rows]
+};
+
 /// Tiles of converted keys.
 static KeyTiles tiles_of(const std::uint16_t* keys, int count) {
   KeyTiles tiles;
@@ -328,29 +345,4 @@ static void pack_rows(const float* q, int rows, std::uint32_t* to) {
   }
 }
 
-// ---- products ----
-
-/// S^T[keys][16 rows] of tiles [first, last) of keys, whose rows may be the tiles' own, and of
-/// the rows `q` [4 steps][16][16] pairs, into `s` [16 a tile][16].
-static void multiply_keys(const KeyTiles& keys, int first, int last, const std::uint32_t* q,
-                          float* s) {
-  load<4>(q, 64);
-  load<5>(q + tile_words, 64);
-  load<6>(q + 2 * tile_words, 64);
-  load<7>(q + 3 * tile_words, 64);
-  for (int t = first; t < last; ++t) {
-    const char* data = static_cast<const char*>(keys.data[t]);
-    zero<0>();
-    load<2>(data, keys.stride[t]);
-    multiply<0, 2, 4>();
-    load<3>(data + 64, keys.stride[t]);
-    multiply<0, 3, 5>();
-    load<2>(data + 128, keys.stride[t]);
-    multiply<0, 2, 6>();
-    load<3>(data + 192, keys.stride[t]);
-    multiply<0, 3, 7>();
-    store<0>(s + t * tile_words, 64);
-  }
-}
-
-}  // namespace msa::cpu::amx
+}  // namespace msa::cpu::tiles::MSA_TILE_ENGINE

@@ -1,8 +1,5 @@
 // Copyright 2026 the msa.cpp authors. SPDX-License-Identifier: Apache-2.0
-#include "cpu/index_amx_kernel.h"
-
-#include "cpu/amx.h"
-#include "cpu/amx_cache.h"
+#pragma once
 
 /// \file
 /// The indexer on tiles: S^T[keys][16 rows] = K · Q^T, one row a lane, of which the largest key is
@@ -13,7 +10,9 @@
 /// Keys and rows with any other element, NaN and infinity among them, pass by the tiles, each known
 /// by its own elements: no row's bits depend on another row or key.
 
-namespace msa::cpu::amx {
+#include "cpu/tiles/cache-inl.h"
+
+namespace msa::cpu::tiles::MSA_TILE_ENGINE::index {
 namespace {
 
 constexpr Normal normal_elements{exponent_field(-56), exponent_field(60)};
@@ -24,7 +23,8 @@ constexpr int streamed_tiles = 4;
 /// Where the working memory holds what.
 struct Work {
   alignas(64) std::uint16_t k[page * head];  // fp8 keys as bf16; of bf16 keys the last tile
-  float s[2][page * tile_rows];              // S^T of two groups
+  // S^T: of the groups that are looked at, and of the next ones.
+  float s[2][groups_at_once][page * tile_rows];
 };
 static_assert(sizeof(Work) <= index_work_bytes, "the working memory has room for all of it");
 
@@ -77,7 +77,7 @@ CacheRows rows_of(const IndexKeys& keys) { return {keys.type, keys.data, keys.st
 
 }  // namespace
 
-std::uint16_t pack_index_queries(const float* q, int rows, std::uint32_t* q_tile) {
+std::uint16_t pack_queries(const float* q, int rows, std::uint32_t* q_tile) {
   const __m512 least = _mm512_set1_ps(0x1p-56f), end = _mm512_set1_ps(0x1p60f);
   unsigned inexact = 0;
   for (int r = 0; r < rows; ++r) {
@@ -98,7 +98,7 @@ std::uint16_t pack_index_queries(const float* q, int rows, std::uint32_t* q_tile
 void score_keys(const IndexKeys& block, const IndexKeys& next, const IndexRows& rows, void* memory,
                 float* scores) {
   Work& work = *static_cast<Work*>(memory);
-  configure_tiles();
+  begin();
   const CacheRows cached = rows_of(block);
   Fetch fetch(rows_of(next));
   const int key_tiles = (block.count + tile_rows - 1) / tile_rows;
@@ -121,19 +121,26 @@ void score_keys(const IndexKeys& block, const IndexKeys& next, const IndexRows& 
       convert_keys(cached, first * tile_rows, last * tile_rows, to);
       fetch.rows(streamed_tiles * tile_rows);
       if (streamed) {
-        multiply_keys(tiles_of(to, (last - first) * tile_rows), 0, last - first, rows.q_tiles,
-                      work.s[0] + first * tile_words);
+        const KeyProducts products{rows.q_tiles, work.s[0][0] + first * tile_words};
+        multiply_keys(tiles_of(to, (last - first) * tile_rows), 0, last - first, &products, 1);
       }
     }
     keys = tiles_of(work.k, block.count);
   }
-  const auto multiply_group = [&](int first) {
-    multiply_keys(keys, 0, key_tiles, rows.q_tiles + first * pairs, work.s[first / tile_rows % 2]);
+  constexpr int rows_at_once = groups_at_once * tile_rows;
+  const auto multiply_groups = [&](int first) {
+    KeyProducts products[groups_at_once];
+    int count = 0;
+    for (int row = first; count < groups_at_once && row < rows.rows; row += tile_rows, ++count) {
+      products[count] = {rows.q_tiles + row * pairs, work.s[first / rows_at_once % 2][count]};
+    }
+    multiply_keys(keys, 0, key_tiles, products, count);
   };
-  if (!streamed) multiply_group(0);
+  if (!streamed) multiply_groups(0);
   for (int first = 0; first < rows.rows; first += tile_rows) {
-    if (first + tile_rows < rows.rows) multiply_group(first + tile_rows);
-    float* s = work.s[first / tile_rows % 2];
+    const int next_groups = first + rows_at_once;
+    if (first % rows_at_once == 0 && next_groups < rows.rows) multiply_groups(next_groups);
+    float* s = work.s[first / rows_at_once % 2][first / tile_rows % groups_at_once];
     leave_out(exceptional, block.count, s);
     const int left = rows.rows - first;
     const auto exist = static_cast<__mmask16>(left < tile_rows ? (1u << left) - 1 : 0xffffu);
@@ -143,7 +150,7 @@ void score_keys(const IndexKeys& block, const IndexKeys& next, const IndexRows& 
     correct_scores(exceptional, keys, first, rows.inexact[first / tile_rows], rows, scores);
   }
   fetch.rows(page);
-  release_tiles();
+  end();
 }
 
-}  // namespace msa::cpu::amx
+}  // namespace msa::cpu::tiles::MSA_TILE_ENGINE::index

@@ -4,31 +4,25 @@
 #include <cstdint>
 #include <vector>
 
-#include "cpu/attend_amx_kernel.h"
 #include "cpu/attend_plan.h"
+#include "cpu/tiles/types.h"
 #include "msa/types.h"
 
 /// \file
-/// attend's products on AMX tiles, for the part of a call that is not vector code: which rows and
+/// attend's products on tiles, for the part of a call that is not vector code: which rows and
 /// blocks go onto tiles together. cpu/attend-inl.h prepares the rows and finishes them.
 
 namespace msa::cpu {
-
-#ifdef MSA_CPU_AMX
-inline constexpr bool amx_built = true;
-#else
-inline constexpr bool amx_built = false;
-#endif
 
 /// The rows of q as tiles hold them.
 class TileQueries {
  public:
   static constexpr std::int64_t groups_of(std::int64_t rows) {
-    return (rows + amx::group_rows - 1) / amx::group_rows;
+    return (rows + tiles::group_rows - 1) / tiles::group_rows;
   }
   /// Memory that `rows` rows take; 64-byte aligned.
   static constexpr std::int64_t floats(std::int64_t rows) {
-    return groups_of(rows) * (amx::group_rows * head_dim / 2 + 1);
+    return groups_of(rows) * (tiles::group_rows * head_dim / 2 + 1);
   }
 
   TileQueries(float* memory, std::int64_t rows);
@@ -53,7 +47,7 @@ class TileAttend {
   };
 
   /// Working memory.
-  static constexpr std::int64_t work_floats = amx::attend_work_bytes / 4;
+  static constexpr std::int64_t work_floats = tiles::attend_work_bytes / 4;
 
   /// `work`: work_floats, 64-byte aligned.
   TileAttend(const AttendCall& call, const TileRows& tile, std::int64_t head, void* work)
