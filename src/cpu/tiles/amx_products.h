@@ -20,7 +20,7 @@ inline constexpr int groups_at_once = 1;
 /// S^T of tiles [first, last) of keys, whose rows may be the tiles' own, and of a group.
 static void multiply_keys(const KeyTiles& keys, int first, int last, const KeyProducts* groups,
                           int) {
-  const auto [q, s] = groups[0];
+  const auto [q, rows, s] = groups[0];
   load<4>(q, 64);
   load<5>(q + tile_words, 64);
   load<6>(q + 2 * tile_words, 64);

@@ -345,7 +345,7 @@ void attend_groups(const AttendBlock& block, const AttendGroup* groups, std::int
     KeyProducts products[groups_at_once];
     int of = 0;
     for (; of < groups_at_once && g + of < count; ++of) {
-      products[of] = {rows.q_tiles + groups[g + of].first * pairs, work.s[of]};
+      products[of] = {rows.q_tiles + groups[g + of].first * pairs, groups[g + of].rows, work.s[of]};
     }
     multiply_keys(keys, 0, key_tiles, products, of);
   };
@@ -373,7 +373,7 @@ void attend_group(const AttendBlock& block, const AttendGroup& group, const Atte
   if (block.type == CacheType::bf16) {
     odd_keys = watch_keys(cached, normal_keys, [&] { fetch.rows(1); });
     keys = tiles_in_place(cached, work.k);
-    const KeyProducts products{q, work.s[0]};
+    const KeyProducts products{q, group.rows, work.s[0]};
     multiply_keys(keys, 0, key_tiles, &products, 1);
   } else {
     const bool kept = rows.inexact[group.first / group_rows] != 0;
@@ -383,7 +383,7 @@ void attend_group(const AttendBlock& block, const AttendGroup& group, const Atte
       const int tiles = (last - first + tile_rows - 1) / tile_rows;
       convert_keys(cached, first, first + tiles * tile_rows, to);
       fetch.rows(16);
-      const KeyProducts products{q, work.s[0] + first * group_rows};
+      const KeyProducts products{q, group.rows, work.s[0] + first * group_rows};
       multiply_keys(tiles_of(to, last - first), 0, tiles, &products, 1);
     }
     keys = tiles_of(work.k, block.keys);

@@ -303,7 +303,8 @@ static KeyTiles tiles_in_place(const CacheRows& keys, std::uint16_t* rest) {
 /// What keys are multiplied with, and where their products go.
 struct KeyProducts {
   const std::uint32_t* q;  // a group's rows: [4 steps][16][16] pairs
-  float* s;                // S^T [128][16 rows]
+  int rows;  // that exist, or more than 16; products of the others need not be written
+  float* s;  // S^T [128][16 rows]
 };
 
 /// Tiles of converted keys.

@@ -121,7 +121,7 @@ void score_keys(const IndexKeys& block, const IndexKeys& next, const IndexRows& 
       convert_keys(cached, first * tile_rows, last * tile_rows, to);
       fetch.rows(streamed_tiles * tile_rows);
       if (streamed) {
-        const KeyProducts products{rows.q_tiles, work.s[0][0] + first * tile_words};
+        const KeyProducts products{rows.q_tiles, rows.rows, work.s[0][0] + first * tile_words};
         multiply_keys(tiles_of(to, (last - first) * tile_rows), 0, last - first, &products, 1);
       }
     }
@@ -132,7 +132,8 @@ void score_keys(const IndexKeys& block, const IndexKeys& next, const IndexRows& 
     KeyProducts products[groups_at_once];
     int count = 0;
     for (int row = first; count < groups_at_once && row < rows.rows; row += tile_rows, ++count) {
-      products[count] = {rows.q_tiles + row * pairs, work.s[first / rows_at_once % 2][count]};
+      products[count] = {rows.q_tiles + row * pairs, rows.rows - row,
+                         work.s[first / rows_at_once % 2][count]};
     }
     multiply_keys(keys, 0, key_tiles, products, count);
   };
