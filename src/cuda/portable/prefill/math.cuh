@@ -267,8 +267,8 @@ class Math {
       top = fmaxf(top, __shfl_xor_sync(all_lanes, top, 2));
       const float before = reference_[t][r];
       // The reference is the maximum, so that the largest weight, 1, is exact in P: left behind by
-      // up to 4, which saves multiplications of O, a row's one large weight was rounded too, and two
-      // cases of the grid exceeded twice rounded math's own error by 3 and 5 %.
+      // up to 4, which saves multiplications of O, a row's one large weight was rounded too, and
+      // two cases of the grid exceeded twice rounded math's own error by 3 and 5 %.
       const bool grows = top > before;
       reference_[t][r] = grows ? top : before;
       shrink[r] = grows ? exp2_fast(before - top) : 1;
