@@ -13,6 +13,8 @@ if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_
     int main() {
       const __m512 x = _mm512_set1_ps(1.0f);
       const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(x, x);
+      const __m256bh half = _mm512_cvtneps_pbh(_mm512_dpbf16_ps(x, (__m512bh)both, (__m512bh)both));
+      if (_mm256_cvtss_f32(_mm256_dpbf16_ps(_mm256_setzero_ps(), half, half)) == 0) return 2;
       asm volatile("tdpbf16ps %tmm2, %tmm1, %tmm0");
       return _mm512_test_epi8_mask(_mm512_permutexvar_epi8(both, both), both) == 0;
     }]] MSA_COMPILER_HAS_TILES)

@@ -6,9 +6,9 @@
 namespace msa::cpu {
 namespace {
 
-/// Rows (tokens · heads) of a prefill tile: converting a page costs about as much as 6 rows, on AMX
-/// tiles as 40 (512 rows take 12 % less time than 192 there and in AVX-512), and the rows' queries,
-/// 256 KB, stay in the second-level cache.
+/// Rows (tokens · heads) of a prefill tile: converting a page costs about as much as 6 rows of f32,
+/// with AMX as 40 (512 rows take 12 % less time than 192 there and in AVX-512), and the rows'
+/// queries, 256 KB, stay in the second-level cache.
 constexpr std::int64_t prefill_rows = 512;
 /// Fewest blocks worth a task of its own.
 constexpr std::int64_t least_part = 16;

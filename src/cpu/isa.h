@@ -27,8 +27,9 @@ const char* name(Isa isa);
 /// AMX, for the whole process.
 std::vector<Isa> available_isas();
 
-/// The set in use: the highest available, or what `MSA_CPU_ISA` names where that is available. Read
-/// once; a value that names no available set is an Error.
+/// The set in use: the highest available (but on Intel's processors not avx512_bf16, which is
+/// slower than avx512 there), or what `MSA_CPU_ISA` names where that is available. Read once; a
+/// value that names no available set is an Error.
 Isa chosen_isa();
 
 /// Forces a set for tests, which run every available one in one process.

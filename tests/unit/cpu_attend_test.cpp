@@ -221,7 +221,7 @@ void scale_keys(AttendCase& c, std::int64_t request, std::int64_t key, std::int6
   }
 }
 
-// AMX reads denormal operands as 0 and flushes sums. 2^-130 of a number of unit variance is
+// Tiles read denormal operands as 0 and flush sums. 2^-130 of a number of unit variance is
 // denormal, and so are most of those of 2^-125.
 TEST_P(CpuAttend, DenormalQueriesKeysAndValuesCount) {
   const std::tuple<int, int, int> powers[] = {{-130, 120, 0}, {-125, 120, 0}, {120, -130, 0},
@@ -332,7 +332,7 @@ TEST_P(CpuAttend, PrefillRowsDoNotDependOnTheirNeighboursOrChunks) {
 }
 
 // Rows share the products of a tile with rows that see more: with keys whose values are no numbers,
-// and with elements that AMX would flush.
+// and with elements that tiles would flush.
 TEST_P(CpuAttend, RowsDoNotDependOnKeysThatOnlyTheirNeighboursSee) {
   const AttendShape shape{.heads = 8, .kv_heads = 2, .prefill_lens = {{40, 300}}};
   constexpr std::int64_t first = 281, rows = first - 260;  // keys from here on; rows before them

@@ -7,11 +7,13 @@
 #include <cstring>
 #include <random>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "common/numeric.h"
 #include "cpu/isa.h"
 #include "cpu/parallel.h"
+#include "cpu/tiles/kernels.h"
 
 namespace msa::cpu {
 namespace {
@@ -152,16 +154,17 @@ TEST_P(IndexKernel, NothingVisibleIsMinusInfinity) {
 }
 
 TEST(IndexKernelSets, EachNamesCodeOfItsOwn) {
-  std::set<void (*)(const QueryTile&, const KeyBlock&, float*, float*)> kernels;
+  using Score = void (*)(const QueryTile&, const KeyBlock&, float*, float*);
+  std::set<std::pair<Score, const tiles::Kernels*>> kernels;
   const std::vector<Isa> isas = available_isas();
   for (const Isa isa : isas) {
     set_isa_for_testing(isa);
-    kernels.insert(score_kernels().score_block);
+    kernels.emplace(score_kernels().score_block, tiles::kernels());
   }
   EXPECT_GE(kernels.size(), 1U);
   EXPECT_EQ(kernels.size(), isas.size());
   set_isa_for_testing(available_isas().back());
-  EXPECT_TRUE(kernels.contains(score_kernels().score_block));
+  EXPECT_TRUE(kernels.contains({score_kernels().score_block, tiles::kernels()}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Sets, IndexKernel, testing::ValuesIn(available_isas()),

@@ -8,8 +8,9 @@
 /// rows are interleaved in pairs.
 ///
 /// The groups of a block are computed one after the other, so that what the vector units touch
-/// stays in the first-level cache: a store that misses it costs seven cycles, and tile products
-/// gain little from running beside vector code, which has half its multipliers while they do. Where
+/// stays in the first-level cache: a store that misses it costs seven cycles, and AMX products gain
+/// little from running beside vector code, which has half its multipliers while they do. (Products
+/// by AVX512-BF16 are vector code; S^T of two groups at once halves its loads of keys.) Where
 /// one group alone chose the block, as in decode of one token, keys and values are converted piece
 /// by piece just before their products, for the same reason.
 ///
@@ -340,7 +341,8 @@ void attend_groups(const AttendBlock& block, const AttendGroup* groups, std::int
   for (int key = 0; key < block.keys; ++key) {
     if (odd_values.has(key)) clear_value(work.v, key);
   }
-  // Nothing is read just after it was written: between stand the products of a neighbouring group.
+  // With AMX nothing is read just after it was written: between stand the products of a
+  // neighbouring group.
   const auto logits = [&](std::int64_t g) {
     KeyProducts products[groups_at_once];
     int of = 0;

@@ -2,9 +2,8 @@
 #pragma once
 
 /// \file
-/// The engine of AVX512-BF16: C is vector registers, one for a row of 16 columns; an instruction
-/// adds a pair of A, the same in all lanes, times a row of B. As AMX it takes denormal operands as
-/// 0 and flushes denormal sums.
+/// The engine of AVX512-BF16: an instruction adds a pair of A, the same in all lanes, times a row
+/// of B to a row of C. As AMX it takes denormal operands as 0 and flushes denormal sums of pairs.
 
 #define MSA_TILE_ENGINE avx512_bf16
 

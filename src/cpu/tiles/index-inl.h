@@ -3,7 +3,8 @@
 
 /// \file
 /// The indexer on tiles: S^T[keys][16 rows] = K · Q^T, one row a lane, of which the largest key is
-/// kept. While one group's maxima are taken, the next one's products are computed.
+/// kept. Before a group's maxima are taken, the products of the next ones are started, which
+/// AMX computes meanwhile.
 ///
 /// Elements from 2^-56 up to 2^60, and 0, are **normal**: products of two are multiples of 2^-126
 /// below 2^121, so that no sum is a denormal number, which tiles flush, nor leaves f32's range.

@@ -73,8 +73,11 @@ void score_block(const QueryTile& tile, const KeyBlock& block, float* memory, fl
 }  // namespace
 
 std::int64_t tile_scratch_floats(std::int64_t rows) {
-  // The queries' tiles start at a multiple of 64 bytes, as rows of 128 floats do.
-  return rows * head_dim + groups_of(rows) * (group_rows * pairs + 1) + tiles::index_work_bytes / 4;
+  // The queries' tiles start at a multiple of 64 bytes, as rows of 128 floats do, and so does what
+  // the caller keeps behind this.
+  const std::int64_t floats =
+      rows * head_dim + groups_of(rows) * (group_rows * pairs + 1) + tiles::index_work_bytes / 4;
+  return (floats + 15) / 16 * 16;
 }
 
 ScoreKernels tile_score_kernels() { return {load_queries, score_block}; }

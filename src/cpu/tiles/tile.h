@@ -4,7 +4,7 @@
 /// \file
 /// What a tile is. It has 16 rows of 64 bytes: as C 16 × 16 f32, as A 16 rows of 32 bf16, as B 16
 /// pairs of rows, each 16 columns of two bf16 (a **pair** is one 32-bit word). C += A · B is one
-/// instruction of AMX and 256 of AVX512-BF16.
+/// instruction of AMX and 256 of AVX512-BF16, which holds a part of C in vector registers.
 
 namespace msa::cpu::tiles {
 

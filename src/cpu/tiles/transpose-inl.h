@@ -4,6 +4,10 @@
 /// \file
 /// Transposition of a tile of words. Compiled once for each engine, MSA_TILE_ENGINE.
 
+#ifndef MSA_TILE_ENGINE
+#error "an engine's products come first: amx_products.h or avx512_bf16_products.h"
+#endif
+
 #include <immintrin.h>
 
 #include <cstdint>

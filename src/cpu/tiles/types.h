@@ -96,7 +96,7 @@ struct Kernels {
                      void* work, float* scores);
 };
 
-/// Products by AMX (tile registers), and by AVX512-BF16 (16 vector registers a tile).
+/// Products by AMX (tile registers), and by AVX512-BF16 (16 vector registers).
 extern const Kernels amx_kernels, avx512_bf16_kernels;
 
 }  // namespace msa::cpu::tiles
