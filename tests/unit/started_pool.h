@@ -12,7 +12,7 @@
 namespace msa::cpu {
 
 /// Returns when `threads` threads of the pool have run a task each, so that none is still in its
-/// first lines. AddressSanitizer (before LLVM 17) allocates there and does not hold its allocator's
+/// first lines. AddressSanitizer (LLVM 14's) allocates there and does not hold its allocator's
 /// lock over fork: a child forked meanwhile waits for ever (26 of 240 runs on two busy cores).
 inline void start_whole_pool(int threads) {
   set_num_threads_for_testing(threads);
